@@ -289,6 +289,9 @@ class Drain(Frozen, frozen=True):
     """Header that carries `verify_header`; the default is Vercel's."""
 
 
+Projects = Annotated[tuple[Annotated[str, Range(1, 256)], ...], Range(0, 64)]
+
+
 class User(Frozen, frozen=True):
     """A person or program that may use the API and the pages."""
 
@@ -298,6 +301,12 @@ class User(Frozen, frozen=True):
     """Secret (`token_file`) for the page `/login` and for `Authorization: Bearer TOKEN`."""
     role: Role = "viewer"
     """`viewer`: read; `operator`: also replay and drop dead letters, rebuild rollups; `admin`: everything."""
+    projects: Projects = ()
+    """Ids of the only projects whose spans the user may see, at most 64. Empty: all.
+
+    With a list, what cannot be limited to projects is refused: SQL, the ledger, dead letters, rollups, and
+    the pages about the receiver.
+    """
 
 
 class Proxy(Frozen, frozen=True):
@@ -309,6 +318,8 @@ class Proxy(Frozen, frozen=True):
     """Addresses of the proxy, like `10.0.0.7` or `10.0.0.0/24`; from others the header is ignored."""
     role: Role = "viewer"
     """Role of every user that the proxy names."""
+    projects: Projects = ()
+    """The same as `api.user.projects`, for every user that the proxy names."""
 
 
 class Access(Frozen, frozen=True):

@@ -34,6 +34,18 @@ def test_users_and_proxy_are_read(config_dir: ConfigDirectory) -> None:
     ]
     assert access.proxy.allowed_peers == ("127.0.0.1", "10.0.0.0/8", "fd00::/8")
     assert access.proxy.role == "viewer"
+    assert access.user[0].projects == access.proxy.projects == ()
+
+
+def test_projects_of_users_and_of_the_proxy_are_read(config_dir: ConfigDirectory) -> None:
+    toml = user("a", more="projects = ['prj_1', 'été 2']") + (
+        "[api.proxy]\nuser_header = 'x-user'\nallowed_peers = ['::1']\nprojects = ['prj_3']\n"
+    )
+
+    access = config_dir.load(toml).settings.api
+
+    assert access.user[0].projects == ("prj_1", "été 2")
+    assert access.proxy.projects == ("prj_3",)
 
 
 def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> None:
@@ -70,6 +82,9 @@ def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> Non
             "name of an HTTP header",
             id="space",
         ),
+        pytest.param(user("a", more="projects = ['']"), "expected 1 to 256", id="no project"),
+        pytest.param(user("a", more='projects = ["a\\n"]'), "contains a control character", id="line break"),
+        pytest.param(user("a", more=f"projects = {['p'] * 65}"), "expected 0 to 64", id="many projects"),
         pytest.param(proxy("Cookie", "::1"), "which clients send", id="cookie"),
         pytest.param(
             "api.proxy = {user_header = 'x-user', allowed_peers = ['proxy']}",

@@ -218,7 +218,7 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
     async with AsyncExitStack() as stack:
 
         async def enter(access: Access = USERS, token: str = "", replayer: Replayer | None = None) -> Client:
-            return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer))
+            return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer=replayer))
 
         yield enter
 
