@@ -1,4 +1,4 @@
-"""Settings of property tests, and fixtures of engines: each takes a second to open and a gigabyte of memory."""
+"""Settings of property tests; engines that tests share, as each takes a second and a gigabyte of memory."""
 
 from __future__ import annotations
 
