@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import pytest
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]  # has no types
 from playwright.async_api import Page
 
 from tests.ui.conftest import TIMES, Client

@@ -73,13 +73,16 @@ async def test_answer_without_a_row_has_its_columns(site: Client) -> None:
 
 
 async def test_hostile_values_and_statements_stay_text(site: Client) -> None:
-    texts = ", ".join("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'" for text in HOSTILE)
-    for statement in (f"SELECT arrayJoin([{texts}]) AS x, map(x, [x]) AS y", " ".join(HOSTILE)):
+    # A statement with a NUL is refused.
+    hostile = [text for text in HOSTILE if "\0" not in text]
+    texts = ", ".join("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'" for text in hostile)
+    for statement in (f"SELECT arrayJoin([{texts}]) AS x, map(x, [x]) AS y", " ".join(hostile)):
         page = await document(await site.get("/sql", params={"q": statement}))
 
         assert not {tag for tag, _ in page.elements} & {"img", "iframe", "style"}
-        assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
-        for text in HOSTILE:
+        scripts = [attributes["src"] for tag, attributes in page.elements if tag == "script"]
+        assert all(source.startswith("/static/") for source in scripts)
+        for text in hostile:
             assert text in page.text
 
 
@@ -137,12 +140,12 @@ async def test_form_leads_to_the_url_of_a_statement(site: Client) -> None:
 
 
 async def test_statement_that_is_too_long_for_a_url_is_answered_without_one(site: Client) -> None:
-    short, long = (f"SELECT 1 AS x, 'é{'y' * (LINK_BYTES_MAX - size)}' AS z" for size in (24, 23))
+    hostile, long = (f"SELECT 1 AS x, 'é{'y' * (LINK_BYTES_MAX - size)}' AS z" for size in (24, 23))
 
-    with_url = await site.post("/sql", data={"q": short}, allow_redirects=False)
+    with_url = await site.post("/sql", data={"q": hostile}, allow_redirects=False)
     page = await document(await site.post("/sql", data={"q": long}, allow_redirects=False))
 
-    assert len(short.encode()) == LINK_BYTES_MAX
+    assert len(hostile.encode()) == LINK_BYTES_MAX
     assert with_url.status == 303
     assert "1 row in" in page.text
     assert "This statement has no link and no files" in page.text
