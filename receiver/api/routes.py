@@ -160,7 +160,10 @@ class Api:
         answer = limited_answer(lambda: sql(self.store, asked))
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with audited(request, asked), self.stream(request, self.queues.sql, answer.pieces) as pieces:
+        async with (
+            audited(request, asked.digest),
+            self.stream(request, self.queues.sql, answer.pieces) as pieces,
+        ):
             return await send(request, await first_piece(pieces), pieces, answer)
 
     @requires("viewer")

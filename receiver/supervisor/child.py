@@ -83,7 +83,7 @@ class Role:
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that override those of the supervisor."""
     sibling_fds: tuple[int, ...] = ()
-    """Listening sockets of all intakes, inherited for `AcceptFor`."""
+    """Other listening sockets that the process inherits: of all intakes, for `AcceptFor`; see `Start`."""
     pause_s_max: float = 10.0
     """Longest pause before a restart."""
 
@@ -296,7 +296,8 @@ class Child:
                     raise
         channel = await ChildChannel.from_socket(ours)
         # After the block: nothing may await while the reserve is free.
-        await channel.send(Start(self.name, self._settings, role.listen_fd, ordinal, role.last_good()))
+        sockets = role.listen_fd, ordinal, role.last_good(), role.sibling_fds
+        await channel.send(Start(self.name, self._settings, *sockets))
         return process, channel
 
     def _popen(self, channel_fd: int) -> subprocess.Popen[bytes]:
