@@ -49,6 +49,14 @@ _STATUS_OF: Final[Mapping[int, int]] = {
     516: HTTPStatus.FORBIDDEN,
 }
 """Status of a code, as ClickHouse answers; 500 for the others."""
+_LIMIT_OF: Final = {
+    158: "max_rows_to_read",
+    159: "max_execution_time",
+    241: "max_memory_usage, or the memory that the store has left",
+    307: "max_bytes_to_read",
+    396: "max_result_rows or max_result_bytes",
+}
+"""The limit that an error is about."""
 _LATER: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _AUTHENTICATE: Final = {"WWW-Authenticate": 'Basic realm="ClickHouse server HTTP API"'}
 
@@ -84,6 +92,11 @@ def _parts_of(error: ReceiverError) -> tuple[Code, int, str, Mapping[str, str]]:
     problem = problem_of(error, "query")
     if isinstance(error, StoreTrouble):
         code = _code_of(error)
+        if limit := _LIMIT_OF.get(code.number):
+            # Without its value: it may be that of the client.
+            return _parts_of(
+                ClientError(f"the statement exceeds {limit}; expected a shorter time range or a filter", code)
+            )
         return (
             code,
             _STATUS_OF.get(code.number, HTTPStatus.INTERNAL_SERVER_ERROR),

@@ -25,10 +25,8 @@ from receiver.clickhouse_http.formats import DEFAULT, format_named
 from receiver.query.raw_sql.client_statement import LIMITS, ClientStatement
 from receiver.query.raw_sql.statement import QUERY_CHARS_MAX
 
-VALUES_CHARS_MAX: Final = 64_000
-"""Length of the values of a statement's parameters together."""
 _VALUE: Final = "param_"
-_FLAG: Final = re.compile("[01]|true|false")
+_FLAG: Final = re.compile("0|1|true|false")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?")
 _PLAIN_NAME: Final = re.compile("[a-z0-9_]{1,64}")
 _REVISION: Final = re.compile("[0-9]{1,6}")
@@ -78,13 +76,15 @@ _CHOSEN: Final[Mapping[str, re.Pattern[str]]] = {
 """Settings of the engine that change the form of an answer only, with their values."""
 _FIXED: Final[Mapping[str, Code]] = {
     "readonly": READONLY,
-    **dict.fromkeys(("compress", "decompress"), NOT_IMPLEMENTED),
+    "compress": NOT_IMPLEMENTED,
+    "decompress": NOT_IMPLEMENTED,
 }
 """Parameters whose values describe what this endpoint does anyway, with the error for other values."""
 _VALUES_OF: Final = {
     **_CHOSEN,
     "readonly": re.compile("1|2"),
-    **dict.fromkeys(("compress", "decompress"), re.compile("0|false")),
+    "compress": re.compile("0|false"),
+    "decompress": re.compile("0|false"),
 }
 _IGNORED: Final = frozenset(
     {
@@ -140,10 +140,7 @@ def _check_text(text: str) -> None:
 
 
 def _values_of(query: Mapping[str, str]) -> dict[str, str]:
-    values = {name.removeprefix(_VALUE): text for name, text in query.items() if name.startswith(_VALUE)}
-    if sum(map(len, values.values())) > VALUES_CHARS_MAX:
-        raise ClientError(f"expected at most {VALUES_CHARS_MAX} characters of parameters", TOO_LARGE)
-    return values
+    return {name.removeprefix(_VALUE): text for name, text in query.items() if name.startswith(_VALUE)}
 
 
 def _settings_of(query: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -162,7 +159,9 @@ def _settings_of(query: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _chosen(name: str, value: str, code: Code) -> str:
     """Return a value if it is one that the parameter may have."""
     if not _VALUES_OF[name].fullmatch(value):
-        raise ClientError(f"the value of {name} is not supported; expected {_VALUES_OF[name].pattern}", code)
+        hint = " (HTTP compresses instead: Accept-Encoding)" if code == NOT_IMPLEMENTED else ""
+        expected = _VALUES_OF[name].pattern.replace("|", " or ")
+        raise ClientError(f"the value of {name} is not supported; expected {expected}{hint}", code)
     return value
 
 

@@ -44,11 +44,12 @@ FOR_CLIENTS: Final = Extras(
     _names(
         "version revision timezone servertimezone displayname currentuser user currentdatabase database _cast"
     ),
-    _names("system.settings system.functions system.databases system.tables system.columns"),
+    _names("system.one system.settings system.functions system.databases system.tables system.columns"),
 )
 """What ClickHouse's own clients ask for when they connect, and when they complete names.
 
-The tables are read with `ROWS_FOR_CLIENTS` only, and the functions tell nothing about the host but its name.
+`system.one` has one row without content, and the other tables are read with `ROWS_FOR_CLIENTS` only. The
+functions tell nothing about the host but its name.
 The engine puts `_cast` in the place of some parameters.
 """
 _OWN_TABLES: Final = ", ".join(f"\\'{name}\\'" for name in sorted(TABLES))
