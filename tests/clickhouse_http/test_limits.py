@@ -17,8 +17,7 @@ from receiver.api.query_queue import CLICKHOUSE, QueueLimits
 from receiver.api.responses import WHOLE_BYTES_MAX
 from receiver.clickhouse_http.parameters import statement_of
 from receiver.errors import StoreTrouble
-from receiver.query.raw_sql import client_statement
-from receiver.query.raw_sql.client_statement import LIMITS
+from receiver.query.raw_sql.client_statement import LIMITS, ROWS_MAX
 from tests.support.clickhouse_endpoint import DATABASE, Client, asked, code_of, lines, served
 
 WAIT_S = 60.0
@@ -58,13 +57,11 @@ def test_client_cannot_raise_a_limit(name: str, factor: float, kept: float) -> N
     assert float(statement.settings[name]) == LIMITS[name] * kept
 
 
-async def test_rows_over_the_limit_are_an_error_and_no_shorter_answer(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_statement, "ROWS_MAX", 5)
+async def test_rows_over_the_limit_are_an_error_and_no_shorter_answer(client: Client) -> None:
+    answer = await asked(client, f"SELECT number FROM numbers({ROWS_MAX}) FORMAT Parquet")  # noqa: S608 - a constant
 
-    assert len(await lines(client, "SELECT number FROM numbers(5)")) == 5
-    assert await code_of(client, "SELECT number FROM numbers(6)") == (500, 396)
+    assert answer.status == 200
+    assert await code_of(client, f"SELECT number FROM numbers({ROWS_MAX + 1}) FORMAT Parquet") == (500, 396)  # noqa: S608 - as above
 
 
 async def test_statement_ends_at_the_time_limit_of_its_client(client: Client) -> None:

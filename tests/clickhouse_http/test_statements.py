@@ -177,6 +177,14 @@ def test_other_table_is_not_found_by_a_condition(store: Store, text: str) -> Non
     assert json.loads(answer(store, text)) == {"x": 0}
 
 
+def test_other_table_does_not_decide_whether_a_statement_fails(store: Store) -> None:
+    """The guard evaluates scalar subqueries, so it must not see other rows than the statement does."""
+    text = "SELECT (SELECT toUInt8(concat('1', any(name))) FROM system.tables WHERE name = 'NAME') AS x"
+
+    assert json.loads(answer(store, text.replace("NAME", "secret"))) == {"x": 1}
+    assert accepted(store, [text.replace("NAME", "otel_traces")]) == []
+
+
 def test_system_has_no_other_readable_tables(store: Store) -> None:
     names = [
         f"system.{name}" for (name,) in store.rows("SELECT name FROM system.tables WHERE database = 'system'")

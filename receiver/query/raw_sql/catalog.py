@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from receiver.engine.store import ReadOnlyConnection
+from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement
 from receiver.query.raw_sql.allowed import NO_EXTRAS, TABLE_FUNCTIONS, TABLES, Extras, is_allowed_function
 
@@ -52,7 +52,9 @@ class Catalog(NamedTuple):
         return is_allowed_function(function) or function.lower() in self.extras.functions
 
 
-def read_catalog(connection: ReadOnlyConnection, names: Iterable[str], extras: Extras = NO_EXTRAS) -> Catalog:
+def read_catalog(
+    connection: ReadOnlyConnection | Store, names: Iterable[str], extras: Extras = NO_EXTRAS
+) -> Catalog:
     """Return the catalog for names in lower case. Raises `InvalidStatement` for an unusual database."""
     rows = connection.rows(
         _NAMES,

@@ -5,15 +5,18 @@
     DESCRIBE TABLE x         allowed if the guard accepts `SELECT * FROM x`
     EXPLAIN SELECT …         allowed if the guard accepts the SELECT
 
-The statement is checked on one connection and executed on another: the second has the limits of the client
-and `ROWS_FOR_CLIENTS`, which would hide from the guard what it has to know.
+The connection has the limits of the client, and `ROWS_FOR_CLIENTS`, which hides from the guard what it has to
+know: it reads the engine's names from the store. Its own queries return more rows than a client may allow, so
+a lower limit of the result needs another connection.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Final, NamedTuple
 
 from receiver.engine.store import ReadOnlyConnection, Store
@@ -37,6 +40,7 @@ LIMITS: Final[Mapping[str, float]] = {
 }
 """Settings that a client may lower, with their maximum."""
 
+_RESULT_MAX: Final = {"max_result_rows": str(ROWS_MAX), "max_result_bytes": SETTINGS["max_result_bytes"]}
 _SELECT: Final = "SELECT * FROM "
 _SPELLED: Final = "SELECT formatQuerySingleLineOrNull({query:String})"
 _NAME: Final = r"(?:[A-Za-z_][A-Za-z0-9_]*|`[A-Za-z0-9_ .-]+`)"
@@ -48,6 +52,9 @@ _DESCRIBE: Final = re.compile(r"DESCRIBE TABLE (?P<table>.+)", re.DOTALL)
 _EXPLAIN: Final = re.compile(
     r"(?P<how>EXPLAIN(?: AST| SYNTAX| QUERY TREE| PIPELINE| ESTIMATE)?) (?P<select>.+)", re.DOTALL
 )
+
+
+Guard = Callable[[str], Checked]
 
 
 class ClientStatement(NamedTuple):
@@ -73,7 +80,7 @@ def answer(store: Store, asked: ClientStatement) -> Iterator[bytes]:
     """Yield the answer in the format of the client. Raises `InvalidStatement` unless the guard accepts it."""
     settings = {
         **SETTINGS,
-        "max_result_rows": str(ROWS_MAX),
+        **_RESULT_MAX,
         "additional_table_filters": ROWS_FOR_CLIENTS,
         **asked.settings,
     }
@@ -81,18 +88,20 @@ def answer(store: Store, asked: ClientStatement) -> Iterator[bytes]:
 
 
 def _pieces(store: Store, asked: ClientStatement, settings: Mapping[str, str]) -> Iterator[bytes]:
-    with invalid_statements():
-        with store.read_only(SETTINGS) as connection:
-            checked = _checked(connection, asked)
-        with store.read_only(settings) as connection:
-            # The engine streams the rows of a SELECT only.
-            if not checked.text.startswith(_SELECT):
-                pieces = iter((connection.whole(checked.text, asked.form, checked.texts),))
-            elif asked.form == NATIVE:
-                pieces = _native(connection, checked)
-            else:
-                pieces = connection.pieces(checked.text, asked.form, checked.texts)
-            yield from in_revision(pieces, asked.revision) if asked.form == NATIVE else pieces
+    with invalid_statements(), ExitStack() as connections:
+        connection = connections.enter_context(store.read_only({**settings, **_RESULT_MAX}))
+        guard = partial(guarded, connection, texts=asked.texts, extras=FOR_CLIENTS, names_from=store)
+        checked = _checked(connection, guard, asked.text)
+        if not _RESULT_MAX.keys().isdisjoint(asked.settings):
+            connection = connections.enter_context(store.read_only(settings))
+        # The engine streams the rows of a SELECT only.
+        if not checked.text.startswith(_SELECT):
+            pieces = iter((connection.whole(checked.text, asked.form, checked.texts),))
+        elif asked.form == NATIVE:
+            pieces = _native(connection, checked)
+        else:
+            pieces = connection.pieces(checked.text, asked.form, checked.texts)
+        yield from in_revision(pieces, asked.revision) if asked.form == NATIVE else pieces
 
 
 def _native(connection: ReadOnlyConnection, checked: Checked) -> Iterator[bytes]:
@@ -106,29 +115,25 @@ def _native(connection: ReadOnlyConnection, checked: Checked) -> Iterator[bytes]
         yield empty_block((str(name), str(kind)) for name, kind, *_ in columns)
 
 
-def _checked(connection: ReadOnlyConnection, asked: ClientStatement) -> Checked:
-    [(spelled,)] = connection.rows(_SPELLED, {"query": asked.text})
+def _checked(connection: ReadOnlyConnection, guard: Guard, text: str) -> Checked:
+    [(spelled,)] = connection.rows(_SPELLED, {"query": text})
     # The guard says what is wrong with a text that the engine cannot parse.
-    text = spelled or asked.text
+    text = spelled or text
     if match := _DESCRIBE.fullmatch(text):
-        return _described(connection, match["table"], asked.texts)
+        checked = _unchanged(guard, f"{_SELECT}{match['table']}")
+        return checked._replace(text=f"DESCRIBE TABLE {checked.text.removeprefix(_SELECT)}")
     if match := _EXPLAIN.fullmatch(text):
-        checked = _unchanged(connection, match["select"], asked.texts)
+        checked = _unchanged(guard, match["select"])
         return checked._replace(text=f"{match['how']} {checked.text}")
     if match := _SHOW.fullmatch(text):
         text = _listing(match)
-    checked = guarded(connection, text, asked.texts, FOR_CLIENTS)
+    checked = guard(text)
     return checked._replace(text=f"{_SELECT}({checked.text})")
 
 
-def _described(connection: ReadOnlyConnection, table: str, texts: Mapping[str, str]) -> Checked:
-    checked = _unchanged(connection, f"{_SELECT}{table}", texts)
-    return checked._replace(text=f"DESCRIBE TABLE {checked.text.removeprefix(_SELECT)}")
-
-
-def _unchanged(connection: ReadOnlyConnection, text: str, texts: Mapping[str, str]) -> Checked:
+def _unchanged(guard: Guard, text: str) -> Checked:
     """Check a part of a statement in the engine's spelling, which has to be a whole statement of its own."""
-    checked = guarded(connection, text, texts, FOR_CLIENTS)
+    checked = guard(text)
     if checked.text != text:
         raise InvalidStatement(
             "expected a SELECT after EXPLAIN, a table or a SELECT in parentheses after DESCRIBE"

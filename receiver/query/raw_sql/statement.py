@@ -142,8 +142,11 @@ def guarded(
     text: str,
     texts: Mapping[str, str] | None = None,
     extras: Extras = NO_EXTRAS,
+    names_from: Store | None = None,
 ) -> Checked:
     """Return a statement that is safe to execute. Raises `InvalidStatement`.
+
+    `names_from`: where the engine's names are read if the connection does not show all of them.
 
     `texts`: values for placeholders. Those that the statement does not contain are left out of the result,
     because the driver would format the statement with them.
@@ -152,7 +155,7 @@ def guarded(
     tokens = tokens_of(statement)
     values = {name: (texts or {})[name] for name in check_placeholders(tokens, texts or {})}
     names = (part for token in tokens if token.kind is Kind.NAME for part in name_parts(token.text))
-    catalog = read_catalog(connection, names, extras)
+    catalog = read_catalog(names_from or connection, names, extras)
     check_tokens(tokens, catalog)
     check_parsed(_tree(connection, f"run_passes = 0 {statement}", values), catalog)
     check_resolved(_tree(connection, f"passes = 1 {statement}", values), catalog)
