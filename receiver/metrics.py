@@ -111,8 +111,9 @@ METRICS: dict[MetricName, Spec] = {
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
     "connections_closed": Spec(
         "counter",
-        "Connections of the API and the admin port that the receiver closed: `evicted` (longest idle, at the "
-        "limit), `full` (503: all were busy), `head_timeout`, `head_too_large`, `write_timeout`.",
+        "Connections of the API, the admin port and the ClickHouse endpoint that the receiver closed: "
+        "`evicted` (longest idle, at the limit), `full` (503: all were busy), `head_timeout`, "
+        "`head_too_large`, `write_timeout`.",
         ("port", "reason"),
     ),
     "dead_letters": Spec("gauge_sum", "Dead letters under DATA/dead. Each needs an operator."),

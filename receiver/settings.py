@@ -36,6 +36,8 @@ FilePath = Annotated[str, Meta(extra={"form": "path"}), Range(0, 4_095)]
 """Relative to the configuration file that names it, otherwise to the working directory."""
 Address = Annotated[str, Range(1, 300)]
 """HOST:PORT."""
+OptionalAddress = Annotated[str, Range(0, 300)]
+"""HOST:PORT, or empty."""
 HostName = Annotated[str, Range(1, 253)]
 """A DNS name, without a port."""
 Header = Annotated[str, Range(0, 256)]
@@ -327,6 +329,13 @@ class Access(Frozen, frozen=True):
 
     sql: bool = False
     """Answer statements of SQL, read-only and with limits: docs/query.md says what is allowed."""
+    clickhouse_listen: OptionalAddress = ""
+    """Endpoint for clients of ClickHouse's HTTP interface, over the embedded store. Empty: none."""
+    clickhouse_token: Secret = ""
+    """Secret (`clickhouse_token_file`) that these clients send as their password, for any user.
+
+    Required when `clickhouse_listen` is beyond loopback.
+    """
     session_s: Annotated[float, Range(60, 366 * DAY_S)] = 43_200.0
     """Time from a login on the page `/login` to the next one."""
     user: tuple[User, ...] = ()

@@ -162,7 +162,10 @@ class Api:
         answer = sql_answer(self.store, asked)
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with audited(request, asked), self.stream(request, self.queues.sql, answer.pieces) as pieces:
+        async with (
+            audited(request, asked.digest),
+            self.stream(request, self.queues.sql, answer.pieces) as pieces,
+        ):
             return await send(request, await first_piece(pieces), pieces, answer)
 
     @requires("viewer", within_projects=True)

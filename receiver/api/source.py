@@ -144,7 +144,7 @@ class ApiSource:
 
         began_s, body = time.monotonic(), b""
         async with (
-            audited(self._request, asked),
+            audited(self._request, asked.digest),
             self._api.stream(self._request, self._api.queues.sql, pieces) as found,
         ):
             while piece := await first_piece(found):

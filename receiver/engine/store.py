@@ -64,14 +64,25 @@ class RowLocation(NamedTuple):
 class ReadOnlyConnection(Protocol):
     """A connection for untrusted statements. After an error it must not be used again."""
 
-    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """Run a query with a short answer."""
+    def rows(
+        self, statement: str, parameters: Parameters | None = None, texts: Mapping[str, str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run a query with a short answer. `texts`: instead of parameters, see `pieces`."""
 
     def lines(self, statement: str) -> Iterator[bytes]:
         """Run a query with a long answer: see `Store.lines`."""
 
     def parquet(self, statement: str) -> Iterator[bytes]:
         """Run a query whose answer is a Parquet file: see `Store.parquet`."""
+
+    def whole(self, statement: str, form: str, texts: Mapping[str, str]) -> bytes:
+        """Run a query with a short answer in a format of the engine. See `pieces`."""
+
+    def pieces(self, statement: str, form: str, texts: Mapping[str, str]) -> Iterator[bytes]:
+        """Run a query with a long answer in a format of the engine, like `CSV`. It may end early.
+
+        `texts`: a value for each placeholder of the statement, escaped as the engine reads them.
+        """
 
 
 class Store(Protocol):
