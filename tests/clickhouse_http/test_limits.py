@@ -79,7 +79,7 @@ class StubbornStore:
         self.cancelled = Event()
         self._pieces = pieces
 
-    def marked(self, _mark: str) -> AbstractContextManager[None]:
+    def marked(self, _mark: str, _filters: object = None) -> AbstractContextManager[None]:
         return nullcontext()
 
     def cancel(self, _mark: str) -> None:
