@@ -47,7 +47,7 @@ async def test_answer_is_a_table_with_types_and_visible_nulls(site: Client) -> N
     assert "1 row in" in page.text
     assert "Nullable(Nothing)" in page.text
     assert cells(page, "null") == 2
-    assert "not a number" in page.text
+    assert "not finite" in page.text
     assert "18446744073709551616" in page.text
     assert "[true]" in page.text
 
@@ -174,6 +174,24 @@ async def test_examples_work(site: Client) -> None:
         # The spans of the tests are of yesterday.
         text = statement.replace("INTERVAL 1 HOUR", "INTERVAL 3 DAY")
         assert "is in its answer" not in (await shown(site, text)).text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["(SELECT 1 AS x) UNION ALL (SELECT 2 AS x)", "WITH t AS (SELECT 42 AS n) SELECT n, n FROM t"],
+)
+async def test_columns_of_every_form_of_statement_are_known(site: Client, statement: str) -> None:
+    page = await shown(site, statement)
+
+    assert "UInt8" in page.text
+
+
+async def test_list_of_columns_is_limited(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "SQL_COLUMNS_MAX", 3)
+
+    page = await document(await site.get("/sql"))
+
+    assert len([tag for tag, _ in page.elements if tag == "dt"]) == 3
 
 
 async def test_tables_are_listed_with_columns_and_types(site: Client) -> None:
