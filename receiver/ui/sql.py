@@ -132,8 +132,8 @@ def cell_of(column: Column, value: Any) -> Cell:  # noqa: ANN401 - any JSON
         return Cell(str(value), "number")
     if isinstance(value, str):
         is_trace = column.name == "TraceId" and _TRACE_ID.fullmatch(value)
-        kind = "number" if is_number(column) else "when" if is_time(column) else ""
-        return Cell(_cut(value), kind, f"/trace/{value}" if is_trace else "")
+        link = f"/trace/{value}" if is_trace else ""
+        return Cell(_cut(value), "when" if is_time(column) else "", link)
     return Cell(_cut(json.dumps(value, ensure_ascii=False)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -96,11 +97,15 @@ def test_beginning_of_a_body_is_expanded_within_limits(
     tmp_path: Path, codings: tuple[str, ...], encode: object
 ) -> None:
     assert callable(encode)
-    content = encode(b"x" * 100 * EXPANDED_BYTES_MAX)
+    quarantined = body(tmp_path, encode(b"x" * 1_000 * EXPANDED_BYTES_MAX), *codings)
 
-    (text,) = beginning_of(body(tmp_path, content, *codings)).texts
+    tracemalloc.start()
+    (text,) = beginning_of(quarantined).texts
+    _, used_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
 
     assert text == "x" * CHARS_MAX + "…"
+    assert used_bytes < 100 * EXPANDED_BYTES_MAX
 
 
 def test_body_with_two_codings_is_expanded_in_reverse(tmp_path: Path) -> None:

@@ -186,6 +186,19 @@ async def test_beginning_of_a_body_that_crashed_the_decoder_is_shown(
     assert "The decoder crashed on this body" in page.text
 
 
+async def test_markup_in_the_content_stays_text(tmp_path: Path, start: StartReceiver) -> None:
+    sent = "".join(HOSTILE).encode()
+    delivery = Delivery("shop", sent, ContentKind.JSON, (), 0, strict=False, body_bytes_max=1 << 20)
+    bodies = QuarantineFiles(tmp_path / "aside")
+    bodies.write(bodies.path_of("ab" * 16, delivery), sent, Note("shop"))
+
+    page = await document(await (await start()).get(f"/receiver/dead/{'ab' * 16}", headers=session(VIEWER)))
+
+    assert HOSTILE[0] in page.text
+    assert not {tag for tag, _ in page.elements} & {"img"}
+    assert len([tag for tag, _ in page.elements if tag == "script"]) == 1
+
+
 def test_oldest_result_is_forgotten_first() -> None:
     results = Results()
 

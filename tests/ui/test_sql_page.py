@@ -15,7 +15,7 @@ from receiver.api.source import SqlAnswer
 from receiver.query.raw_sql.statement import QUERY_CHARS_MAX, Column
 from receiver.ui import site as site_module
 from receiver.ui.result_chart import BARS_MAX, HUES, result_chart
-from receiver.ui.sql import CELL_CHARS_MAX, LINK_BYTES_MAX, ROWS_MAX, link_of
+from receiver.ui.sql import CELL_CHARS_MAX, LINK_BYTES_MAX, ROWS_MAX, Cell, cell_of, link_of
 from receiver.ui.sql_examples import EXAMPLES
 from tests.support.access import OPERATOR, VIEWER, session
 from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, Client, StartReceiver
@@ -50,6 +50,24 @@ async def test_answer_is_a_table_with_types_and_visible_nulls(site: Client) -> N
     assert "not finite" in page.text
     assert "18446744073709551616" in page.text
     assert "[true]" in page.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "cell"),
+    [
+        ("Nullable(String)", None, Cell("NULL", "null")),
+        ("Nullable(Float64)", None, Cell("NULL", "null")),
+        ("Float32", None, Cell("not finite", "null")),
+        ("String", "", Cell("")),
+        ("Bool", False, Cell("false")),
+        ("Int256", 2**200, Cell(str(2**200), "number")),
+        ("Decimal(9, 2)", 1.5, Cell("1.5", "number")),
+        ("DateTime64(9)", "2026-01-01 00:00:00.000000001", Cell("2026-01-01 00:00:00.000000001", "when")),
+        ("Map(String, String)", {"a": "é"}, Cell('{"a": "é"}')),
+    ],
+)
+def test_value_is_shown_by_its_type(kind: str, value: object, cell: Cell) -> None:
+    assert cell_of(Column("a", kind), value) == cell
 
 
 async def test_cut_answer_and_cut_value_say_so(site: Client) -> None:
