@@ -69,10 +69,10 @@ check-cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: development needs a Rust toolchain with clippy and rustfmt (https://rustup.rs)"; exit 1; }
 
 .PHONY: test
-test: check ## every check and every test
+test: check ## every check (with tests/tidy) and every test
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
-	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 tests
+	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 --ignore tests/tidy tests
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)
@@ -106,7 +106,7 @@ coverage: setup $(VENV)/.dev ## line coverage of the tests that run in one proce
 .PHONY: test-clickhouse
 test-clickhouse: setup $(VENV)/.dev ## store contract and faults against a real server (TRACE_DRAIN_TEST_CLICKHOUSE=URL)
 	@test -n "$$TRACE_DRAIN_TEST_CLICKHOUSE" || { echo "set TRACE_DRAIN_TEST_CLICKHOUSE=http://user:password@host:8123/database"; exit 1; }
-	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py
+	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py tests/rollup
 
 .PHONY: fix
 fix: $(VENV)/.dev ## apply the automatic fixes of the formatters and linters

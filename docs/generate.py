@@ -36,7 +36,7 @@ def meanings() -> dict[tuple[str, str], str]:
 
 
 def default_text(setting_key: SettingKey) -> str:
-    """Return a default as it is written in the configuration file."""
+    """Return the default value of a setting in the syntax of the configuration file."""
     if setting_key.required:
         return "required"
     if setting_key.default in ((), None, ""):

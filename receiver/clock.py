@@ -78,14 +78,14 @@ class Now:
         """Return the trusted time in nanoseconds since 1970."""
         wall_s, running_s = self._times.wall_s(), self._times.running_s()
         # The file is read only while the clocks disagree, because every delivery calls this.
-        if self._is_off(wall_s, running_s) and running_s - self._read_at_s >= READ_EVERY_S:
+        if self._clocks_disagree(wall_s, running_s) and running_s - self._read_at_s >= READ_EVERY_S:
             self._read_at_s = running_s
             self._follow()
         # Compared again, because the file may have confirmed the new wall-clock time.
-        now_s = self._began_s + running_s if self._is_off(wall_s, running_s) else wall_s
+        now_s = self._began_s + running_s if self._clocks_disagree(wall_s, running_s) else wall_s
         return int(now_s * 1e9)
 
-    def _is_off(self, wall_s: float, running_s: float) -> bool:
+    def _clocks_disagree(self, wall_s: float, running_s: float) -> bool:
         return abs(wall_s - running_s - self._began_s) >= STEP_S_MIN
 
     def _follow(self) -> None:

@@ -47,6 +47,8 @@ Seconds = Annotated[float, Range(0.1, 3_600)]
 Thousands = Annotated[int, Range(1, 1_000_000)]
 Millions = Annotated[int, Range(1, 1_000_000_000)]
 BodyBytes = Annotated[Bytes, Range(1 * KIB, 2 * GIB)]
+CERTIFICATE_DAYS_MIN = 14
+"""Days until the expiry of a certificate below which commands, the log and the pages warn."""
 Role = Literal["viewer", "operator", "admin"]
 """What a caller of the API may do; each role may also do what the roles before it may."""
 

@@ -23,7 +23,7 @@ MACROS: Final = {
     r"\$__timeInterval\((\w+)\)": r"toStartOfInterval(toDateTime(\1), INTERVAL 60 second)",
     r"\$__interval_s\b": "60",
 }
-"""Macros of the ClickHouse data source, and what it makes of them."""
+"""Macros of the ClickHouse data source, and their expansions."""
 VALUES: Final = {"service": "'web'", "a": "'dpl_1'", "b": "'dpl_2'"}
 """Values of the variables, as the format `sqlstring` quotes them."""
 

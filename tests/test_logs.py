@@ -63,10 +63,10 @@ def test_logging_to_a_full_disk_raises_nothing(level: str) -> None:
 
 
 def test_event_is_a_single_line_with_process_time_and_level(sink: Sink) -> None:
-    structlog.get_logger().warning("store away", tries=3)
+    structlog.get_logger().warning("store unavailable", tries=3)
 
     (line,) = sink.lines()
-    assert (line["event"], line["level"], line["process"]) == ("store away", "warning", "intake-0")
+    assert (line["event"], line["level"], line["process"]) == ("store unavailable", "warning", "intake-0")
     assert line["tries"] == 3
     assert line["timestamp"].endswith("Z")
 
@@ -93,7 +93,9 @@ def test_value_of_a_field_with_a_secret_name_is_hidden(sink: Sink, key: str) -> 
 
 
 def test_password_in_a_url_is_hidden(sink: Sink) -> None:
-    structlog.get_logger().info("https://user:canary@host/db is away", url="https://user:canary@host/db")
+    structlog.get_logger().info(
+        "https://user:canary@host/db is unavailable", url="https://user:canary@host/db"
+    )
 
     assert "canary" not in sink.getvalue()
     assert sink.lines()[0]["url"] == "https://user:(hidden)@host/db"

@@ -1,4 +1,4 @@
-// The OpenTelemetry Collector as a peer: an OTLP receiver, the ClickHouse exporter, and what a queue on disk needs.
+// The OpenTelemetry Collector as a peer: an OTLP receiver, the ClickHouse exporter, and the storage of a queue on disk.
 package main
 
 import (

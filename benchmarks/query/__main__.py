@@ -80,7 +80,7 @@ def main(  # noqa: PLR0913 - options
         by_name = {case.name: case for case in measured}
         results.add(SizeResult(*size, machine(), engine, os.getloadavg()[0], by_name))
         _write(results, out)
-    # Only if it is asked for, or nothing narrower is.
+    # Runs if the part is selected, or if neither parts nor questions are selected.
     if "ingest" in parts or not (parts or names):
         plan, load = IngestPlan(stored, rate, seconds, rounds), os.getloadavg()[0]
         with temporary_directory(parent, stored * DISK_BYTES_PER_SPAN, 0) as directory:

@@ -49,7 +49,7 @@ class OneThreadStore(EmbeddedStore):
     def _open(self) -> Client:
         client = super()._open()
         client.set_client_setting("max_threads", "1")
-        # A repeated query would otherwise skip what its first run has found not to match.
+        # A repeated query would otherwise skip the granules in which its first run found no matching row.
         client.set_client_setting("use_query_condition_cache", "0")
         return client
 

@@ -35,7 +35,7 @@ are CPU time, warm, at {GOAL_SPANS:,} spans. Smaller tables show the same goals,
 easily. The load average shows how busy the machine was: above its number of cores, even CPU times rise by
 up to half, so compare the columns of a row.
 
-What was tried to meet the goals, and what was not adopted, is in the decision notes
+The attempts to meet the goals, including those that were not adopted, are in the decision notes
 [0028](../docs/decisions/0028-promoted-attributes.md) (promoted attributes),
 [0029](../docs/decisions/0029-rollups.md) and [0030](../docs/decisions/0030-attributes.md) (rollups),
 [0031](../docs/decisions/0031-search-speed.md) (search) and

@@ -91,7 +91,7 @@ def _spans_by_service(resources: Sequence[Resource]) -> list[list[Span]]:
 
 
 def _marks_by_id(spans: Iterable[Span]) -> dict[bytes, bytes]:
-    """Return what stands for each span id. A root has no parent, so an empty id stays empty."""
+    """Return the mark for each span id. A root has no parent, so an empty id stays empty."""
     marks = {span.span_id: _ID_MARK + struct.pack(">I", index) for index, span in enumerate(spans)}
     return {b"": b"", **marks}
 

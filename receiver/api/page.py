@@ -77,7 +77,7 @@ def _table(parameters: list[Mapping[str, Any]]) -> str:
 
 
 def _type_of(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the parts of a type: its name or its words, its limits, its default."""
+    """Yield the parts of a type: its name or its allowed values, its limits, its default."""
     if "enum" in schema:
         yield " | ".join(f"<code>{escape(value)}</code>" for value in schema["enum"])
     elif "anyOf" in schema:

@@ -68,13 +68,13 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
 
 
 class ApiProblem(NamedTuple):
-    """What an answer says about an error."""
+    """Content of the answer to an error."""
 
     status: int
     message: str
     headers: Mapping[str, str] = {}
     place: Mapping[str, str | int] = {}
-    """Which part of the request the error is about, as members of the problem details."""
+    """The part of the request that the error is about, as members of the problem details."""
 
 
 @web.middleware

@@ -1,7 +1,7 @@
 """Query queue: admits queries so that each caller gets its share of the threads.
 
-A caller is an address. A free thread goes to the waiting caller with the fewest running queries; callers with
-equally many take turns.
+A caller is a key of `network_of`. A free thread goes to the waiting caller with the fewest running queries;
+callers with equally many take turns.
 
 Invariant: a query occupies its place until its thread has ended, also after its client has disconnected.
     Every wait ends: with a place, at its time limit, or when the client disconnects.
@@ -12,14 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from ipaddress import IPv6Address, IPv6Network
 from typing import NamedTuple
 
 from receiver.errors import Unavailable
-from receiver.http.peer import peer_address
 
-IPV6_NETWORK_BITS = 64
-"""A client has a whole IPv6 network of this size, and could use a new address for each query."""
 CLIENT_CHECK_S = 0.5
 """How often a query that waits, or has no output yet, checks that its client is still connected."""
 
@@ -40,7 +36,7 @@ class QueueLimits(NamedTuple):
 
 HEAVY = QueueLimits(
     running_max=4,
-    # One place less than there are, so that a caller with slow queries does not stop all others.
+    # One less than `running_max`, so that a caller with slow queries does not stop all others.
     running_per_caller_max=3,
     waiting_per_caller_max=16,
     waiting_max=128,
@@ -176,11 +172,3 @@ class Queues(NamedTuple):
 def default_queues() -> Queues:
     """Return queues with the documented limits."""
     return Queues(QueryQueue(HEAVY), QueryQueue(SHORT), QueryQueue(SQL))
-
-
-def caller_of(peer: str | None) -> str:
-    """Return the caller to which a peer address belongs; an IPv6 network counts as one."""
-    address = peer_address(peer)
-    if isinstance(address, IPv6Address):
-        return str(IPv6Network((address, IPV6_NETWORK_BITS), strict=False).network_address)
-    return peer or "" if address is None else str(address)

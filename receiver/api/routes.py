@@ -39,7 +39,7 @@ from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
 from receiver.api.problems import NoSuchTrace, map_errors
-from receiver.api.query_queue import QueryQueue, Queues, caller_of, default_queues
+from receiver.api.query_queue import QueryQueue, Queues, default_queues
 from receiver.api.responses import (
     JSON,
     add_security_headers,
@@ -56,6 +56,7 @@ from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.store import Store
 from receiver.http.origin import OriginCheck
+from receiver.http.peer import network_of
 from receiver.query.counts import counts, parse_counts
 from receiver.query.question import Asked, Question, reject_unknown_parameters
 from receiver.query.questions import QUESTIONS
@@ -206,7 +207,7 @@ class Api:
         self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements."""
-        caller = caller_of(request.remote)
+        caller = network_of(request.remote)
 
         def is_abandoned() -> bool:
             return request.transport is None or request.transport.is_closing()

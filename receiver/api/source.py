@@ -5,23 +5,23 @@ The API cancels the queries of a client that has disconnected.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import orjson
 from aiohttp import web
 
 from receiver.api.query_queue import QueryQueue
 from receiver.api.routes import Api
 from receiver.api.sql import audited, first_piece
-from receiver.errors import LimitExceeded, ReceiverError, StoreTrouble
-from receiver.query.limits import LimitedLines, limit_exceeded
+from receiver.errors import LimitExceeded
+from receiver.query.limits import LimitedLines
 from receiver.query.questions import QUESTIONS
 from receiver.query.raw_sql.catalog import columns_by_table
 from receiver.query.raw_sql.statement import Column, SqlQuery, sql
-from receiver.query.traces.traces import normalized_trace_id, outline, span
+from receiver.query.traces.traces import normalized_trace_id, outline, rows_of, span
 
 Row = dict[str, Any]
 SQL_BYTES_MAX = 8 << 20
@@ -52,35 +52,59 @@ class SqlAnswer(NamedTuple):
     """Time since the request was received, with the wait for other statements."""
 
 
-def error_text(error: ReceiverError) -> str:
-    """Return the text of an error for a reader, without values of rows."""
-    if isinstance(error, StoreTrouble):
-        return str(limit_exceeded(error) or f"the store: {error.label}")
-    return str(error)
+class Source(Protocol):
+    """Source of spans for one request of a page or a tool."""
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        """Ask a question of the table in `receiver/query/questions.py`."""
+
+    async def outline(self, trace_id: str) -> list[Row]:
+        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        """Return every stored column of a span; `None` if it is not stored."""
+
+
+class SourceWithSql(Source, Protocol):
+    """Source of a page, which may also show answers to SQL statements."""
+
+    @property
+    def allows_sql(self) -> bool:
+        """Return whether the receiver answers SQL statements."""
+
+    async def sql(self, asked: SqlQuery) -> SqlAnswer:
+        """Answer a SQL statement."""
+
+    async def sql_columns(self) -> list[Row]:
+        """Return table, name and type of each column that a SQL statement may read."""
+
+
+SourceFor = Callable[[web.Request], Source]
+"""Returns the source of spans for a request. Its queries are cancelled if the client disconnects."""
 
 
 class ApiSource:
-    """Source of spans for one request."""
+    """`Source` with the queues and limits of the API."""
 
     def __init__(self, api: Api, request: web.Request) -> None:
         self._api = api
         self._request = request
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        """Ask a question of the table in `receiver/query/questions.py`."""
+        """See `Source`."""
         question = QUESTIONS[name]
         asked = question.parse(query)
         queue = self._api.queues.short if question.is_short else self._api.queues.heavy
         return await self._answer(queue, lambda: question.ask(self._api.store, asked, time.time()))
 
     async def outline(self, trace_id: str) -> list[Row]:
-        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+        """See `Source`."""
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self._api.queues.short, lambda: outline(self._api.store, plain))
         return answer.rows
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
-        """Return every stored column of a span; `None` if it is not stored."""
+        """See `Source`."""
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self._api.queues.short, lambda: span(self._api.store, plain, span_id))
         return answer.rows[0] if answer.rows else None
@@ -129,5 +153,6 @@ class ApiSource:
 
         async with self._api.stream(self._request, queue, pieces) as found:
             body = b"".join([piece async for piece in found])
-        rows = [orjson.loads(line) for line in body.splitlines()]
+        # Seconds for the largest traces: other requests go on meanwhile.
+        rows = await asyncio.to_thread(lambda: list(rows_of([body])))
         return Answer(rows, asked[0].is_cut, asked[0].close_keys)

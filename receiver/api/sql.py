@@ -1,4 +1,4 @@
-"""SQL over HTTP: what a request asks, the limit of its wall-clock time, and its line in the log.
+"""SQL over HTTP: the statement of a request, the limit of its wall-clock time, and its line in the log.
 
 GET  /api/v1/sql?query=SELECT …&limit=100&format=csv
 POST /api/v1/sql                                        {"query": "SELECT …", "limit": 100, "format": "csv"}
@@ -19,9 +19,9 @@ from aiohttp import web
 from receiver.api.dead_letters import require_json_content_type
 from receiver.api.exports import ENDINGS
 from receiver.api.lines import StreamedAnswer, limited_answer, no_end
-from receiver.api.query_queue import caller_of
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
+from receiver.http.peer import network_of
 from receiver.query.export import CONTENT_TYPES, ExportFormat
 from receiver.query.limits import SECONDS_MAX
 from receiver.query.question import reject_unknown_parameters
@@ -78,7 +78,7 @@ async def audited(request: web.Request, asked: SqlQuery) -> AsyncIterator[None]:
     finally:
         structlog.get_logger().info(
             "SQL statement ended",
-            peer=caller_of(request.remote),
+            peer=network_of(request.remote),
             digest=asked.digest,
             seconds=round(time.monotonic() - began_s, 3),
             error=failure,

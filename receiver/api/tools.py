@@ -1,4 +1,4 @@
-"""What the routes for other tools share: errors in the form of the tool, limits, and numbers in a URL.
+"""Common parts of the routes for other tools: errors in the form of the tool, limits, numbers in a URL.
 
 Unlike the routes of the API, these ignore unknown parameters: each version of a tool sends more of them, and
 its user cannot change that.
@@ -17,7 +17,7 @@ from receiver.api.access import requires
 from receiver.api.problems import kept_headers, problem_of
 from receiver.api.responses import Handler
 from receiver.errors import MalformedBody, ReceiverError
-from receiver.query.limits import NAMES_MAX, parse_limit
+from receiver.query.limits import NAMES_MAX, decimal_number, parse_limit
 from receiver.query.search import BATCH_TRACES
 from receiver.query.time_range import TimeRange
 
@@ -53,7 +53,7 @@ def in_form(handler: Handler, form: Form, filter_parameter: str) -> Handler:
 def time_range(
     begin_s: float | None, end_s: float | None, now_s: float, default_s: float = RANGE_S_DEFAULT
 ) -> TimeRange:
-    """Return the range between two instants; without an end up to now, without a begin of the default length.
+    """Return the range between two instants; an absent end is now, an absent start `default_s` earlier.
 
     Raises `MalformedBody` if it ends before it begins.
     """
@@ -66,13 +66,13 @@ def time_range(
 
 def instant_s(query: Mapping[str, str], name: str, per_second: int) -> float | None:
     """Return an instant that is a whole number of units since 1970; `None` if it is absent or zero."""
-    text = query.get(name) or "0"
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+    units = decimal_number(query.get(name) or "0", _DIGITS_MAX)
+    if units is None:
         raise MalformedBody(
             f"{name}: expected a whole number since 1970, as {_UNITS[per_second]}", field=name
         )
     # Tools send zero for a time that is not set.
-    return int(text) / per_second or None
+    return units / per_second or None
 
 
 def limit_of(query: Mapping[str, str], name: str, default: int, limit_max: int = NAMES_MAX) -> int:

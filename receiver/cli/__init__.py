@@ -50,7 +50,7 @@ VERBS = {
     "trace": "Print one trace.",
     "version": "Print the versions of the receiver and its dependencies.",
 }
-"""Command → what it does. The module `receiver.cli.NAME` holds the command `NAME`."""
+"""Command → its description. The module `receiver.cli.NAME` holds the command `NAME`."""
 QUESTION_COMMANDS = frozenset({"attributes", "deployments", "operations", "service-map", "services"})
 """Commands that `receiver.cli.questions` builds; the others have a module of their name."""
 EXIT_INTERRUPTED = 130

@@ -23,7 +23,6 @@ import orjson
 
 from receiver.cli.options import data_dir_of, serve_command
 from receiver.cli.readiness import note_when_slow, require_store_process
-from receiver.cli.table import counted
 from receiver.config.checks import require_engine
 from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.engine.opening import claimed, open_store
@@ -33,6 +32,7 @@ from receiver.logs import harmless_text
 from receiver.query.limits import limit_exceeded
 from receiver.query.questions import QUESTIONS
 from receiver.settings import Settings
+from receiver.sizes import counted
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 TIMEOUT_S = 90
@@ -72,7 +72,7 @@ class NotOurAnswer(CommandFailed):
 
 
 class NotReady(CommandFailed):
-    """The receiver answered 503: it is starting, or its store is away."""
+    """The receiver answered 503: it is starting, or its store is unavailable."""
 
 
 class NotDone(CommandFailed):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from receiver.cli.table import counted
+from receiver.sizes import counted
 
 _HEIGHTS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")
 _SHADES: Final = ("░▒▓█", ".:+#")

@@ -1,4 +1,4 @@
-"""`trace-drain compare A B`: the verdict, then what differs, the worst first."""
+"""`trace-drain compare A B`: the verdict, then the differences, the worst first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 
 from receiver.cli.questions import Row, command_of, run_question
 from receiver.cli.shifts import shift_text
-from receiver.cli.table import counted, duration_text, lines_of, shown_text
+from receiver.cli.table import lines_of, shown_text
 from receiver.logs import harmless_text
 from receiver.query.comparison.operation_change import SAME, TOO_FEW, WORSE_WORDS
-from receiver.query.comparison.verdict import percent
+from receiver.sizes import counted, duration_text, percent
 
 ONE_SIDED_SHOWN = 10
 """Lines of each list below the table of operations."""

@@ -16,11 +16,12 @@ import msgspec
 from receiver.cli.api_client import NotDone, NothingFound, query_receiver, running_receiver
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serve_command
-from receiver.cli.table import counted, lines_of
+from receiver.cli.table import lines_of
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
+from receiver.sizes import counted
 
 format_option = click.option(
     "--format",

@@ -24,7 +24,6 @@ from receiver.cli.filter_command import FilterCommand, filter_words
 from receiver.cli.group import examples
 from receiver.cli.options import FILE_PATH, config_option, data_option, loaded_with
 from receiver.cli.questions import empty_note, filter_errors_shown
-from receiver.cli.table import counted
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.query.export import (
     CONTENT_TYPES,
@@ -38,6 +37,7 @@ from receiver.query.export import export as stored
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.query.traces.trace_model import Row
 from receiver.settings import Settings
+from receiver.sizes import counted
 
 PATH: Final = "/api/v1/export"
 STANDARD_OUTPUT: Final = "-"

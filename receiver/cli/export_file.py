@@ -74,7 +74,7 @@ class PartialFile:
                 f"'{self._partial}' belongs to another export; expected the same filter, --since, --until "
                 f"and --format; to start again, delete it and '{self._state}'"
             )
-        # What follows was written after the last saved state, perhaps only in part, and is exported again.
+        # Bytes after the last saved state may be incomplete; their spans are exported again.
         DISK.truncate(self._fd, state.size_bytes)
         self.size_bytes = state.size_bytes
         return state

@@ -10,14 +10,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from receiver.cli.value_completion import completable, stored_rows
-from receiver.query.filters.filter import ALIASES, INTRINSICS, TRACE_FIELDS, WORDS
+from receiver.query.filters.filter import ALIASES, FIELD_COMPLETIONS, INTRINSICS, TRACE_FIELDS, WORDS
+from receiver.query.filters.filter_values import PLAIN_KEY
 
 _LAST: Final = re.compile(
     r"""(?:^|(?<=[\s(\{-]))(?P<key>[A-Za-z_][\w.:/-]*|)(?:(?P<operator>!=|=)(?P<value>"[^"]*|[^\s()"{}]*))?$"""
 )
 """The last comparison of a filter, which may be incomplete."""
-_OPERATOR_OF: Final = {"flag": "", "duration": ">", "count": ">"}
-"""Type of a field → what follows its name; `=` for all others."""
 _PLAIN: Final = re.compile(r"[\w./:@,+%\[\]-]+")
 """Value that needs no quotation marks."""
 _QUESTION_OF: Final = {
@@ -57,11 +56,10 @@ def complete_filter(
 
 def _keys(receiver: _Receiver, typed: str, *, is_search: bool) -> Iterator[str]:
     """Yield fields and keys of attributes with the operator that usually follows."""
-    kinds = {**INTRINSICS, "name": INTRINSICS[ALIASES["name"]]}
-    for name, kind in kinds.items():
+    for name, completion in FIELD_COMPLETIONS.items():
         # Only a search compares fields of the trace.
         if is_search or name not in TRACE_FIELDS:
-            yield name + _OPERATOR_OF.get(kind, "=")
+            yield completion
     # A key with a dot also has a longer form, which is completed when its beginning is typed.
     is_scoped = typed.startswith(("span.", "resource."))
     rows = stored_rows("attributes", *receiver)
@@ -69,7 +67,7 @@ def _keys(receiver: _Receiver, typed: str, *, is_search: bool) -> Iterator[str]:
         row["key"] if "." in row["key"] and not is_scoped else f"{row['scope']}.{row['key']}" for row in rows
     }
     # A key with other characters has to be quoted.
-    yield from (f"{name}=" for name in sorted(names) if re.fullmatch(r"[A-Za-z_][\w.:/-]*", name))
+    yield from (f"{name}=" for name in sorted(names) if PLAIN_KEY.fullmatch(name))
 
 
 def _comparisons(receiver: _Receiver, key: str, operator: str, typed: str) -> list[str]:

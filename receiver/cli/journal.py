@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
-from receiver.cli.table import counted
 from receiver.journal.frame import answers_of
 from receiver.journal.listing import find_segment, list_segments
+from receiver.sizes import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from typing import Final
 
 from receiver.cli.charts import epoch_s, parts, shade, starts_of, time_axis
 from receiver.cli.questions import Row, command_of, filter_errors_shown, run_question
-from receiver.cli.table import duration_text
 from receiver.query.latency import BOUNDS_NS
 from receiver.query.time_buckets import automatic_every_s
 from receiver.query.time_range import SINCE_DEFAULT, parse_range, parse_seconds
+from receiver.sizes import duration_text
 
 _CHART_CHARS = 60
 _CHART_LINES = 32

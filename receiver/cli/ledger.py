@@ -13,11 +13,12 @@ import msgspec
 
 from receiver.cli.api_client import query_receiver, running_receiver, store_of
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
-from receiver.cli.table import counted, lines_of
+from receiver.cli.table import lines_of
 from receiver.errors import OperatorError, Refused
 from receiver.ledger.balance import OfflineBalanceSource
 from receiver.query import ledger as question
 from receiver.settings import Settings
+from receiver.sizes import counted
 
 COUNTS = (
     "received",

@@ -16,13 +16,10 @@ from cryptography import x509
 from receiver.cli.api_client import running_receiver
 from receiver.config.addresses import parse_address
 from receiver.errors import OperatorError
-from receiver.settings import Settings, Tls
+from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
 from receiver.supervisor.data_dir import State
 from receiver.supervisor.sockets import require_free
-
-EXPIRES_SOON = timedelta(days=14)
-"""Time before expiry from which on a certificate causes a warning, here and in the intakes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def _validity(which: str, certificate: x509.Certificate, level: str, now: dateti
         yield Finding(
             level, f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC; the clock shows {now:%F %R}"
         )
-    elif ends - now < EXPIRES_SOON:
+    elif ends - now < timedelta(days=CERTIFICATE_DAYS_MIN):
         yield Finding("warning", f"{which} expires on {ends:%Y-%m-%d %H:%M} UTC, in {(ends - now).days} days")
 
 

@@ -14,7 +14,7 @@ from receiver.cli.api_client import Answer
 from receiver.cli.filter_completion import complete_filter
 from receiver.cli.group import examples
 from receiver.cli.options import FILE_PATH, loaded_with
-from receiver.cli.table import counted, lines_of
+from receiver.cli.table import lines_of
 from receiver.cli.text_width import text_width
 from receiver.cli.value_completion import complete
 from receiver.errors import OperatorError, ReceiverError, Refused
@@ -23,6 +23,7 @@ from receiver.query.csv_text import csv_head, csv_line
 from receiver.query.question import Parameter, Question
 from receiver.query.questions import QUESTIONS
 from receiver.query.time_range import SINCE_DEFAULT, parse_instant
+from receiver.sizes import counted
 
 Row = dict[str, Any]
 Renderer = Callable[[Iterable[Row]], Iterator[str]]

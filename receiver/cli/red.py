@@ -8,8 +8,9 @@ from typing import Final
 
 from receiver.cli.charts import epoch_s, parts, sparkline, starts_of, time_axis
 from receiver.cli.questions import Row, command_of, run_question
-from receiver.cli.table import duration_text, lines_of
+from receiver.cli.table import lines_of
 from receiver.query.time_range import parse_seconds
+from receiver.sizes import duration_text
 
 _DURATIONS: Final = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
 _CHART_CHARS = 30

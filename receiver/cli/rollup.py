@@ -13,7 +13,7 @@ import msgspec
 from receiver.cli.api_client import query_receiver, running_receiver, store_of
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_option, loaded_with
-from receiver.cli.table import counted, lines_of
+from receiver.cli.table import lines_of
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.query.time_range import parse_since
 from receiver.rollup import status as rollup_status
@@ -21,7 +21,7 @@ from receiver.rollup.derivation import Closing, derive_due
 from receiver.rollup.slots import invalidate
 from receiver.rollup.tables import HOUR_S
 from receiver.settings import Settings
-from receiver.sizes import size_text
+from receiver.sizes import counted, size_text
 from receiver.supervisor.data_dir import State
 
 POLL_S = 1.0

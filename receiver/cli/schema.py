@@ -9,11 +9,12 @@ from receiver import transcode
 from receiver.cli.api_client import query_receiver, running_receiver, store_of
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_option, loaded_with
-from receiver.cli.table import counted, lines_of
+from receiver.cli.table import lines_of
 from receiver.engine import promoted
 from receiver.engine import schema as tables
 from receiver.engine.store import Version
 from receiver.errors import CommandFailed, OperatorError
+from receiver.sizes import counted
 
 DIGITS_MAX = 4
 """Maximum number of digits in each part of a version."""

@@ -10,8 +10,9 @@ import click
 from receiver.cli.filter_command import FilterCommand, filter_words
 from receiver.cli.group import examples
 from receiver.cli.questions import Row, common_parameters, run_question
-from receiver.cli.table import duration_text, lines_with_deployment
+from receiver.cli.table import lines_with_deployment
 from receiver.query.questions import QUESTIONS
+from receiver.sizes import duration_text
 
 
 @click.command(

@@ -12,8 +12,8 @@ from receiver.cli.filter_completion import complete_filter
 from receiver.cli.group import examples
 from receiver.cli.questions import Row, common_parameters, run_question
 from receiver.cli.table import lines_of, shown_text
-from receiver.query.comparison.verdict import percent
 from receiver.query.questions import QUESTIONS
+from receiver.sizes import percent
 
 QUESTION: Final = QUESTIONS["shifts"]
 _HEAD = ("attribute", "matching spans", "other spans", "evidence")

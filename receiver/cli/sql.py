@@ -17,11 +17,11 @@ from receiver.cli.api_client import parsed_rows, query_receiver, running_receive
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.questions import csv_lines, generic_table, json_lines
-from receiver.cli.table import counted
 from receiver.errors import OperatorError, Refused
 from receiver.query.raw_sql.statement import LINES_DEFAULT, LINES_MAX, parse_sql
 from receiver.query.raw_sql.statement import sql as lines_of
 from receiver.settings import Settings
+from receiver.sizes import counted
 
 PATH: Final = "/api/v1/sql"
 STANDARD_INPUT: Final = "-"

@@ -51,18 +51,3 @@ def columns_max() -> float:
     """Return the width of the terminal. A file or a pipe takes lines of any width."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: it is closed
     return shutil.get_terminal_size().columns if is_terminal else math.inf
-
-
-def counted(count: int, noun: str) -> str:
-    """Return the count with its noun: `1 span`, `2 spans`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def duration_text(duration_ns: int) -> str:
-    """Return the duration in the largest unit that gives at least 1."""
-    for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
-        if duration_ns >= size_ns:
-            return (
-                f"{duration_ns / size_ns:.3g} {unit}" if duration_ns < 10**12 else f"{duration_ns // 10**9} s"
-            )
-    return f"{duration_ns} ns"

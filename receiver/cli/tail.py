@@ -15,18 +15,18 @@ from receiver.cli.filter_command import FilterCommand, filter_words
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.questions import Row, filter_errors_shown, json_lines
-from receiver.cli.table import duration_text, shown_text
+from receiver.cli.table import shown_text
 from receiver.cli.text_width import padded
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.logs import harmless_text
+from receiver.query.arrivals import OVERLAP_MS
 from receiver.query.limits import ARRIVALS_MAX
 from receiver.query.questions import QUESTIONS
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.settings import Settings
+from receiver.sizes import duration_text
 
 POLL_S = 1.0
-OVERLAP_MS = 60_000
-"""A span is printed if it becomes readable at most this long after a span that was received later."""
 START_MS = 10_000
 """The first lines are the spans that were received so recently."""
 CUT_NOTE = (
@@ -97,7 +97,7 @@ class Poll:
 
 
 class Arrivals:
-    """Which spans were printed. Holds the keys of the last answer only, which has a limit."""
+    """Detects spans that were printed already. Holds the keys of the last answer only, which has a limit."""
 
     def __init__(self, after_ms: int) -> None:
         self.after_ms = after_ms

@@ -13,12 +13,13 @@ from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.questions import Row
 from receiver.cli.screen import full_screen
-from receiver.cli.table import counted, duration_text, lines_of
+from receiver.cli.table import lines_of
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.logs import harmless_text
 from receiver.query.questions import QUESTIONS
 from receiver.query.time_range import parse_since
 from receiver.settings import Settings
+from receiver.sizes import counted, duration_text
 
 REFRESH_S = 2.0
 SINCE_DEFAULT: Final = "5m"

@@ -25,7 +25,6 @@ from receiver.cli.api_client import (
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.questions import json_lines
-from receiver.cli.table import counted
 from receiver.cli.trace_comparison import comparison_lines
 from receiver.cli.waterfall import View, waterfall
 from receiver.engine.store import Store
@@ -35,6 +34,7 @@ from receiver.query.traces import traces as question
 from receiver.query.traces.otlp import OtlpFormat, encoded
 from receiver.query.traces.trace_model import Row, trace_of
 from receiver.settings import Settings
+from receiver.sizes import counted
 
 Format = Literal["table", "json", "jsonl", "otlp"]
 

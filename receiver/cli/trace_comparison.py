@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from receiver.cli.table import counted, duration_text
 from receiver.cli.waterfall import indentation, span_text
 from receiver.query.traces.trace_model import Row
+from receiver.sizes import counted, duration_text
 
 TEXT_COLUMNS = 80
 

@@ -53,7 +53,7 @@ def _deployments(config: str | None, data: str | None) -> list[str]:
 
 
 def stored_rows(name: str, config: str | None, data: str | None, **parameters: str) -> list[dict[str, str]]:
-    """Ask the running receiver, in a thread that the end of the process stops. No rows if it is late."""
+    """Ask the running receiver. Returns no rows if the answer takes longer than `ANSWER_S`."""
     answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
 
     def ask() -> None:
@@ -69,7 +69,8 @@ def stored_rows(name: str, config: str | None, data: str | None, **parameters: s
         # Only the first answer is read; this one ends the wait if there is none.
         answers.put([])
 
-    # A thread, because a timeout of the request would not limit loading the settings and connecting.
+    # A thread, because a timeout of the request would not limit loading the settings and connecting. It is a
+    # daemon, so that the process does not wait for it at the exit.
     Thread(target=ask, daemon=True).start()
     try:
         return answers.get(timeout=ANSWER_S)

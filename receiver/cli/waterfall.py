@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import click
 
-from receiver.cli.table import counted, duration_text, shown_text
+from receiver.cli.table import shown_text
 from receiver.cli.text_width import cut_to_width
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of
+from receiver.sizes import counted, duration_text
 
 DEPTH_SHOWN_MAX = 40
 """Deeper spans are not indented further."""
@@ -34,7 +35,7 @@ CRITICAL, OTHER = "█", "─"
 
 
 class View(NamedTuple):
-    """What to print of a trace, and how."""
+    """Options of the output: its width, and the spans that are printed."""
 
     columns: int = 100
     """Width of the terminal."""

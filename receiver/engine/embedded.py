@@ -108,7 +108,7 @@ class EmbeddedStore(SqlStore):
         try:
             super().command(statement)
         finally:
-            # After the command: what a thread has read meanwhile may be of the earlier definition.
+            # After the command, because until then another thread may read the earlier definition.
             with self._lock:
                 self._commands += 1
 

@@ -11,7 +11,6 @@ Connections in the TLS handshake count as open.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 import time
@@ -19,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from receiver.http.peer import network_of
 from receiver.intake import wrong_protocol
 from receiver.intake.eviction import UNFINISHED_HEADS_BYTES_MAX, IdleConnections, UnfinishedHeads
 from receiver.intake.load_shedding import LoadShedder
@@ -38,8 +38,6 @@ ACCEPT_PAUSE_S = 0.1
 """Pause after an accept that failed for lack of descriptors or memory, if no connection can be evicted."""
 EVICTED_PAUSE_S = 0.01
 """The same after an eviction: the descriptor is free once the event loop has closed the connection."""
-V6_NETWORK_BITS = 64
-"""IPv6 networks of this size count as one address, because providers assign them to one customer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +64,6 @@ def caps(settings: Settings) -> Caps:
     if configured is None and settings.behind_proxy:
         return Caps(all_max, None, exempts_loopback=True)
     return Caps(all_max, configured or max(1, all_max // ADDRESS_SHARE), exempts_loopback=configured is None)
-
-
-def address_of(host: str) -> str:
-    """Return the key for limits per address: an IPv4 address, or an IPv6 network."""
-    if ":" not in host:
-        return host
-    # The zone of a link-local address names our interface, not the peer.
-    address = ipaddress.IPv6Address(host.partition("%")[0])
-    # A dual-stack socket reports IPv4 clients this way; they must share the limit of their IPv4 address.
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    if address.is_loopback:
-        return str(address)
-    return str(ipaddress.IPv6Network((address, V6_NETWORK_BITS), strict=False).network_address)
 
 
 def is_loopback(address: str) -> bool:
@@ -277,7 +261,7 @@ class DrainListener:
             except OSError as error:
                 self._pause_accepting(error)
                 return False
-            self._open_connection(sock, address_of(peer[0]))
+            self._open_connection(sock, network_of(peer[0]))
         return True
 
     def _pause_accepting(self, reason: OSError) -> None:

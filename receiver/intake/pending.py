@@ -224,7 +224,7 @@ class Hold:
             if item.pending.is_resolved:
                 item.pending.release_body()
             elif (
-                # What is as large as a delivery that did not fit will not fit either: no need to measure.
+                # A delivery as large as a delivery that did not fit will not fit either: no need to measure.
                 item.record_bytes < refused_bytes_min
                 # Together with those returned before it, whose records are not on disk yet.
                 and full_reason(returned_bytes + item.record_bytes) is None

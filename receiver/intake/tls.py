@@ -16,14 +16,12 @@ from pathlib import Path
 
 from receiver.channel import Pems
 from receiver.errors import OperatorError
-from receiver.settings import Tls
+from receiver.settings import CERTIFICATE_DAYS_MIN, Tls
 
 H2 = "h2"
 HANDSHAKE_ROUNDS = 3
 """Rounds of messages after which a handshake in memory is complete."""
 DAY_S = 86_400
-RENEWAL_DAYS = 14
-"""Days before the expiry of a certificate at which the receiver starts to warn."""
 Stamp = tuple[tuple[int, int, int], ...]
 FILE_READ_ERRORS = (OSError, ValueError, LookupError)
 """Errors that occur if the files change between the two reads of a load."""
@@ -78,8 +76,8 @@ def expiry_warning(left_s: float) -> str:
     """Return the warning for a certificate that expires in `left_s`; empty if it is not due for renewal."""
     if left_s <= 0:
         return "certificate is not valid now; renew tls.cert_file"
-    if left_s < RENEWAL_DAYS * DAY_S:
-        return f"certificate expires in {left_s / DAY_S:.0f} days; renew it {RENEWAL_DAYS} days before that"
+    if left_s < CERTIFICATE_DAYS_MIN * DAY_S:
+        return f"certificate expires in {left_s / DAY_S:.0f} days; expected at least {CERTIFICATE_DAYS_MIN}"
     return ""
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from receiver.load.histogram import Histogram
 from receiver.load.run import Result
-from receiver.load.tally import Tally, count_text
+from receiver.load.tally import Tally
 from receiver.load.verify import Findings
+from receiver.sizes import counted
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
@@ -63,7 +64,7 @@ def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]
     """Yield the name and text of each line of the table."""
     report = document(result, findings)
     latencies = report["latency_ms"].items()
-    requests, spans = count_text(report["requests"], "request"), count_text(report["spans"], "span")
+    requests, spans = counted(report["requests"], "request"), counted(report["spans"], "span")
     yield "acknowledged", f"{requests}, {spans} in {report['elapsed_s']:.1f} s"
     yield "rate", f"{report['requests_per_s']:,.0f} requests/s, {report['spans_per_s']:,.0f} spans/s"
     yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in latencies)

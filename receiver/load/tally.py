@@ -109,8 +109,3 @@ class Tally:
         if self.recent.count:
             self.latest_error = ""
         self.recent = Histogram()
-
-
-def count_text(count: int, noun: str) -> str:
-    """Return the count with its noun: `1 span`, `2,000 spans`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -14,8 +14,9 @@ from typing import Any
 from receiver.load.expected import wrong_columns
 from receiver.load.requests import Recipe
 from receiver.load.run import Result
-from receiver.load.tally import Tally, count_text
+from receiver.load.tally import Tally
 from receiver.load.traffic import delivery
+from receiver.sizes import counted
 
 Row = dict[str, Any]
 Query = Callable[[str, Mapping[str, str]], Iterator[Row]]
@@ -64,7 +65,7 @@ class Findings:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the name and text of each line of the table."""
-        spans = f"{count_text(self.spans, 'span')} acknowledged: {self.missing:,} missing"
+        spans = f"{counted(self.spans, 'span')} acknowledged: {self.missing:,} missing"
         yield (
             "verified",
             f"{spans}, {self.twice:,} stored twice; {self.compared:,} compared: {self.wrong:,} wrong",

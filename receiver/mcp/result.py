@@ -1,4 +1,4 @@
-"""Result of a tool: what was found, within a maximum length, between delimiters that it cannot contain.
+"""Result of a tool: rows up to a maximum length, between delimiters that the rows cannot contain.
 
 Senders choose the texts in spans, and a language model reads them beside the instructions of its user. So
 each result says that its content is data, control characters and invisible characters are shown as escape
@@ -33,13 +33,13 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 class Found(NamedTuple):
-    """What a tool found."""
+    """Rows that a tool found, and `head`: facts about all of them."""
 
     head: Row
     noun: str
     """Name of the list of rows: `traces`."""
     rows: Sequence[Row]
-    """The most important row first: the last rows are left out if the content is too long."""
+    """The most important row comes first, because a content that is too long loses its last rows."""
     characters_max: int = CHARACTERS_MAX
 
 

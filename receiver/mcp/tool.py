@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from receiver.api.openapi import question_parameters
-from receiver.api.source import Answer, Row
+from receiver.api.source import Source
 from receiver.errors import MalformedBody
 from receiver.mcp.result import Found
 from receiver.query.parameter_types import whole_number
@@ -23,21 +23,8 @@ _NOTE: Final = (
 )
 
 
-class Source(Protocol):
-    """Where tools read spans, with the limits and the queues of the API."""
-
-    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        """Ask a question of the table in `receiver/query/questions.py`."""
-
-    async def outline(self, trace_id: str) -> list[Row]:
-        """Return the columns of each span of a trace that its place in a waterfall depends on."""
-
-    async def span(self, trace_id: str, span_id: str) -> Row | None:
-        """Return every stored column of a span; `None` if it is not stored."""
-
-
 class Context(NamedTuple):
-    """What a tool needs besides the arguments of the call."""
+    """Environment of a call: the source of spans, and the address of the pages."""
 
     source: Source
     origin: str

@@ -41,7 +41,7 @@ async def _search_traces(context: Context, arguments: Arguments) -> Found:
     answer = await context.source.ask("search", arguments)
     times = _times(arguments)
     rows = [{**row, "url": _trace_url(context, row["trace_id"])} for row in answer.rows]
-    head = {"page": context.link("/search", q=arguments.get("filter", ""), **times), **_rest(answer)}
+    head = {"page": context.link("/search", q=arguments.get("filter", ""), **times), **_facts(answer)}
     return Found(head, "traces", rows)
 
 
@@ -80,22 +80,22 @@ async def _errors(context: Context, arguments: Arguments) -> Found:
     answer = await context.source.ask("errors", arguments)
     rows = [{**row, "example_url": _trace_url(context, row["example_trace_id"])} for row in answer.rows]
     page = context.link("/errors", q=arguments.get("filter", ""), **_times(arguments))
-    return Found({"page": page, **_rest(answer)}, "errors", rows)
+    return Found({"page": page, **_facts(answer)}, "errors", rows)
 
 
 async def _services(context: Context, arguments: Arguments) -> Found:
     answer = await context.source.ask("services", arguments)
     page = context.link("/services", **_times(arguments))
-    return Found({"page": page, **_rest(answer)}, "services", answer.rows)
+    return Found({"page": page, **_facts(answer)}, "services", answer.rows)
 
 
 async def _attribute_values(context: Context, arguments: Arguments) -> Found:
     answer = await context.source.ask("attributes", arguments)
-    return Found(_rest(answer), "attributes", answer.rows)
+    return Found(_facts(answer), "attributes", answer.rows)
 
 
 async def _detailed(context: Context, trace_id: str, row: Row, characters_max: int) -> Row:
-    """Return the row of a failed span with what its sender recorded about it."""
+    """Return the row of a failed span with its attributes and events."""
     if row["part"] != "error":
         return row
     stored = await context.source.span(trace_id, row["span_id"])
@@ -113,8 +113,8 @@ def _times(arguments: Arguments) -> dict[str, str]:
     return {name: arguments[name] for name in ("since", "until") if name in arguments}
 
 
-def _rest(answer: Answer) -> dict[str, Any]:
-    """Return what the rows do not say: whether more match, and which keys the caller may have meant."""
+def _facts(answer: Answer) -> dict[str, Any]:
+    """Return facts about the answer: whether more rows match, and keys that the caller may have meant."""
     keys = {"similar_keys": list(answer.close_keys)} if answer.close_keys else {}
     return {"more_match": answer.is_cut, **keys}
 

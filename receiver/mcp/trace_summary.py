@@ -17,7 +17,7 @@ _NS_PER_MS: Final = 1e6
 
 
 def head(trace: Trace) -> Row:
-    """Return what is said about the trace as a whole."""
+    """Return the facts about the trace as a whole."""
     services = Counter(span.row["ServiceName"] for span in trace.spans)
     largest = services.most_common(SERVICES_MAX)
     return {

@@ -1,7 +1,7 @@
 """Arrivals: the spans that were received last, for a client that asks again and again.
 
 A span becomes readable some time after its receipt, and spans of several intakes in any order. A client
-therefore asks for a few seconds more than it has seen, and recognizes a span by its segment and its ids.
+therefore asks again for the last minute that it has seen, and recognizes a span by its segment and its ids.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import TypedDict
 from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
 from receiver.query.filters.filter_sql import check_regexes, compiled
-from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.limits import SETTINGS, LimitedLines, decimal_number, within_time
 from receiver.query.question import Asked
 
 AFTER_MS_MAX = 2**43
 """The year 2248, before the end of the table's type."""
+OVERLAP_MS = 60_000
+"""Time before their newest span that clients ask for again, because spans become readable out of order."""
 _ARRIVALS = """
 SELECT
     toUnixTimestamp64Milli(ReceivedAt) AS received_ms,
@@ -81,7 +83,7 @@ def arrivals(store: Store, asked: Asked, now_s: float) -> LimitedLines:
 
 
 def _parse_after(text: str) -> int:
-    # `isdigit` alone accepts characters such as `²`, which `int` refuses. The length bounds the conversion.
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(AFTER_MS_MAX))):
+    after_ms = decimal_number(text, len(str(AFTER_MS_MAX)))
+    if after_ms is None:
         raise MalformedBody("after: expected milliseconds since 1970", field="after")
-    return min(int(text), AFTER_MS_MAX)
+    return min(after_ms, AFTER_MS_MAX)

@@ -87,7 +87,7 @@ class _Question(NamedTuple):
 
 
 class _Listed(NamedTuple):
-    """How a rollup answers for an attribute."""
+    """Conditions by which a rollup answers for an attribute."""
 
     values: str
     """Condition of the rows that list the values."""
@@ -108,7 +108,7 @@ def _lines(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
     range_ = ProvenHours(*asked.range.bounds_ns(now_s), Checked(promoted=question.promoted.entries))
 
     def reading() -> Reading | None:
-        if is_short(asked.range, now_s) or not _is_of_projects(asked):
+        if is_short(asked.range, now_s) or not _filters_projects_only(asked):
             return None
         hours = proven_hours(store, range_.checked, range_.from_ns, range_.to_ns)
         return Reading(*_statement(store, question, hours), hours.are_unchanged) if hours.slots else None
@@ -116,8 +116,8 @@ def _lines(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
     return lines_of_reading(store, reading, lambda: _statement(store, question, range_))
 
 
-def _is_of_projects(asked: Asked) -> bool:
-    """Return whether the filter needs only what the rollups have of a span."""
+def _filters_projects_only(asked: Asked) -> bool:
+    """Return whether the filter compares projects only, which the rollups have."""
     return all(term.field == Intrinsic("project") for term in terms(asked.filter))
 
 
@@ -174,6 +174,6 @@ def _listed(promoted: PromotedColumns, scope: Scope, key: str) -> _Listed:
     elif scope == "resource":
         of_attribute = f"Source = '{RESOURCE_MAP}' AND Key = {{key:String}}"
     else:
-        # Only hours without the attribute are answered: by nothing.
+        # The rollup lists no values of this attribute, so it answers only hours in which no span has it.
         return _Listed("0", ATTRIBUTE_KEYS, f"Source = '{SPAN_MAP}' AND Key = {{key:String}}")
     return _Listed(of_attribute, ATTRIBUTE_VALUES, f"IsOmitted AND {of_attribute}")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
-from receiver.query.limits import COUNTS_MAX, SETTINGS, LimitedLines, within_time
+from receiver.query.limits import COUNTS_MAX, SETTINGS, LimitedLines, parse_limit, within_time
 from receiver.query.question import reject_unknown_parameters
 from receiver.query.time_range import SINCE_DEFAULT, TimeRange, parse_range
 
@@ -75,6 +75,4 @@ def parse_prefix(text: str) -> str:
 
 def parse_digits(text: str) -> int:
     """Parse the number of digits to group by."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= DIGITS_MAX):  # noqa: PLR2004 - two digits
-        raise MalformedBody(f"digits: expected a whole number from 1 to {DIGITS_MAX}", field="digits")
-    return int(text)
+    return parse_limit(text, DIGITS_MAX, "digits")

@@ -11,7 +11,7 @@ from receiver.query.filters.filter_sql import check_regexes, compiled
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
 from receiver.query.parameter_types import LENGTH
 from receiver.query.question import Asked, Parameter
-from receiver.query.requests import SPANS, counted_spans
+from receiver.query.requests import SPANS, spans_condition
 from receiver.query.time_buckets import BUCKET_S, START, automatic_every_s, parse_every
 
 PARAMETERS: Final = (
@@ -71,7 +71,7 @@ class LatencyRow(TypedDict):
 
 def check(asked: Asked) -> None:
     """Raise `MalformedBody` for a parameter that is not valid."""
-    counted_spans(asked.texts.get("spans", "requests"))
+    spans_condition(asked.texts.get("spans", "requests"))
     _every_s(asked, time.time())
 
 
@@ -83,7 +83,7 @@ def latency(store: Store, asked: Asked, now_s: float) -> LimitedLines:
         start=START,
         bucket_s=BUCKET_S,
         table=TABLE,
-        counted=counted_spans(asked.texts.get("spans", "requests")),
+        counted=spans_condition(asked.texts.get("spans", "requests")),
         condition=condition.sql,
         settings=SETTINGS,
     )

@@ -83,14 +83,18 @@ def limit_exceeded(trouble: StoreTrouble) -> LimitExceeded | None:
             return None
 
 
-def parse_limit(text: str, limit_max: int = SPANS_MAX, name: str = "limit") -> int:
-    """Parse the maximum number of lines of an answer. `name`: of the parameter."""
+def decimal_number(text: str, digits_max: int) -> int | None:
+    """Return the number that a text of decimal digits is; `None` for any other text or for more digits."""
     # `isdigit` alone accepts characters such as `²`, which `int` refuses. The length bounds the conversion.
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(limit_max))) or not (
-        1 <= int(text) <= limit_max
-    ):
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits_max else None
+
+
+def parse_limit(text: str, limit_max: int = SPANS_MAX, name: str = "limit") -> int:
+    """Parse a number from 1 to `limit_max`, such as the maximum number of lines. `name`: of the parameter."""
+    number = decimal_number(text, len(str(limit_max)))
+    if number is None or not 1 <= number <= limit_max:
         raise MalformedBody(f"{name}: expected a whole number from 1 to {limit_max}", field=name)
-    return int(text)
+    return number
 
 
 def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[bytes]:

@@ -38,21 +38,21 @@ class ProvenHours(NamedTuple):
         return any(day.has_other_versions for day in self.days)
 
     def only(self, hours: Iterable[int]) -> ProvenHours:
-        """Return the same with only these of the slots."""
+        """Return a copy that has only the slots of these hours."""
         kept = self._replace(slots={hour: self.slots[hour] for hour in hours if hour in self.slots})
         # With so many gaps the rollup saves little, and each range makes the statement longer.
         return kept if len(kept.of_spans()) <= RANGES_MAX else self.without_slots()
 
     def without_slots(self) -> ProvenHours:
-        """Return the same range, to be read from the spans."""
+        """Return a copy without slots: all of the range is read from the spans."""
         return ProvenHours(self.from_ns, self.to_ns, self.checked)
 
     def complete(self, table: str) -> ProvenHours:
-        """Return the same with only the hours whose rows in this rollup of attributes are complete."""
+        """Return a copy that has only the hours whose rows in this rollup of attributes are complete."""
         return self.only(hour for day in self.days for hour in day.complete_hours(table))
 
     def of_spans(self) -> list[Range]:
-        """Return the spans to read beside the rollups."""
+        """Return the ranges of spans to read in addition to the rollups."""
         late = sorted(hour for day in self.days for hour in day.late if hour in self.slots)
         return [
             *uncovered(self.slots, self.from_ns, self.to_ns),

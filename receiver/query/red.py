@@ -20,7 +20,7 @@ from receiver.query.red_measures import (
     PERCENTILES,
 )
 from receiver.query.red_source import Wanted
-from receiver.query.requests import SPANS, counted_spans
+from receiver.query.requests import SPANS, spans_condition
 from receiver.query.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
 from receiver.query.time_buckets import BUCKET_S, BUCKET_S_OF_HOUR, START, parse_every
 from receiver.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, OPERATIONS
@@ -105,7 +105,7 @@ def check(asked: Asked) -> None:
     """Raise `MalformedBody` for a parameter that is not valid."""
     # The query parses these again. Checked here, an error is reported before the query waits for a place.
     parse_group_key(asked.texts.get("by", "service"))
-    counted_spans(asked.texts.get("spans", "requests"))
+    spans_condition(asked.texts.get("spans", "requests"))
     if "every" in asked.texts:
         parse_every(asked.texts["every"], asked.range, time.time())
 
@@ -116,7 +116,7 @@ def red(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     check_regexes(store, asked.filter)
     condition, found = compiled(store, asked.filter), group.expressions(store)
     every_s = parse_every(asked.texts["every"], asked.range, now_s) if "every" in asked.texts else 0
-    counted = counted_spans(asked.texts.get("spans", "requests"))
+    counted = spans_condition(asked.texts.get("spans", "requests"))
     of_spans = f"{_SPANS} AND {counted} AND {found.is_present} AND ({condition.sql})"
     begin_s, end_s = asked.range.past_s(now_s)
     parameters = {

@@ -24,7 +24,7 @@ from receiver.rollup.tables import HOUR, HOUR_S, HOURS_OF_DAY, MEASURES, OPERATI
 
 
 class Wanted(NamedTuple):
-    """What a query reads."""
+    """Range, rollup, measures and condition of a query."""
 
     from_ns: int = 0
     to_ns: int = 0
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     """Parameters of the condition."""
     measures: tuple[str, ...] = tuple(MEASURES)
     by_hour: bool = False
-    """Whether the query tells the hours of a day apart."""
+    """Whether the query needs the hours of a day separately."""
 
 
 class Covered(NamedTuple):

@@ -26,8 +26,8 @@ SPANS: Final = Parameter(
 HINT: Final = "only requests count; --spans all counts every span"
 
 
-def counted_spans(text: str = "requests") -> str:
-    """Return the condition of the spans that count."""
+def spans_condition(text: str = "requests") -> str:
+    """Return the SQL condition that selects requests, or all spans."""
     if text not in _CONDITIONS:
         raise MalformedBody("spans: expected requests or all", field="spans")
     return _CONDITIONS[text]

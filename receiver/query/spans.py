@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
-import time
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -16,6 +14,7 @@ from receiver.query.filters.filter_sql import check_regexes, compiled
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
 from receiver.query.page_cursor import PageCursor
 from receiver.query.question import Asked
+from receiver.query.traces.trace_model import start_ns_of
 
 _SPANS = """
 SELECT *
@@ -116,20 +115,13 @@ class _Page:
         row = orjson.loads(line)
         return replace(
             self._last,
-            time_ns=_ns_of(row["Timestamp"]),
+            time_ns=start_ns_of(row["Timestamp"]),
             trace_id=row["TraceId"],
             span_id=row["SpanId"],
             epoch=row["SegmentEpoch"],
             seq=row["SegmentSeq"],
             equal_count=0,
         )
-
-
-def _ns_of(text: str) -> int:
-    """Return a stored time, as `2026-01-31 10:00:00.123456789`, in nanoseconds."""
-    seconds, _, fraction = text.partition(".")
-    # In whole numbers: a float has too few digits for nanoseconds since 1970.
-    return calendar.timegm(time.strptime(seconds, "%Y-%m-%d %H:%M:%S")) * 10**9 + int(fraction)
 
 
 def spans_arrow(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:

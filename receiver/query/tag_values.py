@@ -1,4 +1,4 @@
-"""Values of a field or attribute in the spans that match a filter, those of the most spans first."""
+"""Values of a field or attribute in the spans that match a filter, the most frequent first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TagValueRow(TypedDict):
 
 
 class WantedValues(NamedTuple):
-    """Which values are wanted, and of which spans."""
+    """Request for the values of a key in the spans that match a filter."""
 
     key: GroupKey
     filter: Filter = And(())

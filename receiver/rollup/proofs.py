@@ -94,7 +94,7 @@ def _parts(store: Store, checked: Checked, first_day: int, last_day: int) -> tup
 
 
 def _prove(store: Store, checked: Checked, numbers: Sequence[int]) -> Iterator[tuple[int, Day | None]]:
-    """Yield each day with what was found, except for days that do not fit into one statement."""
+    """Yield the number of each day, and the day if it is proven. Omits days above the limit."""
     slots = read_slots(store, min(numbers) * HOURS_OF_DAY, (max(numbers) + 1) * HOURS_OF_DAY)
     with_slots = {hour // HOURS_OF_DAY for hour in slots}.intersection(numbers)
     yield from ((number, None) for number in numbers if number not in with_slots)

@@ -1,4 +1,4 @@
-"""Slots: the hours that the rollups cover, and what each was derived from.
+"""Slots: the hours that the rollups cover, and the state of the table that each was derived from.
 
 Invariant: a derivation writes its slot as incomplete before it writes a row of a rollup, and as complete
 after its last row. Versions only grow, and never come from a clock. So a slot that is complete with the same
@@ -83,7 +83,10 @@ def read_slots(store: Store, from_hour: int, to_hour: int) -> dict[int, Slot]:
 
 
 def write_slots(store: Store, slots: Sequence[Slot], *, is_complete: bool) -> None:
-    """Write that a derivation of these slots, all of the same time and source, begins or is complete."""
+    """Write slots as incomplete before their derivation, and as complete after it.
+
+    All have the same `received_to_ms` and source.
+    """
     store.rows(
         _WRITE,
         {

@@ -51,7 +51,7 @@ def _family(name: str, spec: Spec, series_list: list[Series]) -> Metric:
     if spec.kind == "seconds":
         histogram = HistogramMetricFamily(full_name, spec.help, labels=labels)
         for series in series_list:
-            histogram.add_metric(series.labels, list(_le(series.buckets)), series.value)
+            histogram.add_metric(series.labels, list(_cumulative(series.buckets)), series.value)
         return histogram
     if spec.kind == "counter":
         counter = CounterMetricFamily(full_name, spec.help, labels=labels)
@@ -65,7 +65,7 @@ def _family(name: str, spec: Spec, series_list: list[Series]) -> Metric:
     return gauge
 
 
-def _le(buckets: tuple[int, ...]) -> Iterator[tuple[str, float]]:
-    """Return Prometheus' cumulative buckets: upper edge and count up to it."""
+def _cumulative(buckets: tuple[int, ...]) -> Iterator[tuple[str, float]]:
+    """Yield Prometheus' cumulative buckets: upper bound and number of observations up to it."""
     edges = [*(str(edge) for edge in SECONDS_BUCKETS), "+Inf"]
     return zip(edges, (float(total) for total in accumulate(buckets)), strict=True)

@@ -70,7 +70,7 @@ def parse_tag(text: str) -> Tag:
 
 
 def tag_names(store: Store, bounds: Bounds, now_s: float, scope: str) -> dict[str, list[str]]:
-    """Return the names of tags by scope, those of the most spans first. An empty scope: all scopes."""
+    """Return the names of tags by scope, the most frequent first. An empty scope: all scopes."""
     found: dict[str, list[str]] = {name: [] for name in SCOPES}
     asked = Asked(range=bounds.range, limit=bounds.limit)
     if scope != "intrinsic":
@@ -81,7 +81,7 @@ def tag_names(store: Store, bounds: Bounds, now_s: float, scope: str) -> dict[st
 
 
 def tag_value_texts(store: Store, tag: Tag, bounds: Bounds, now_s: float, query: str) -> Iterator[str]:
-    """Yield the values of a tag, those of the most spans first."""
+    """Yield the values of a tag, the most frequent first."""
     yield from tag.words
     if tag.key is not None:
         wanted = WantedValues(tag.key, condition_of(query), bounds.range, bounds.limit, tag.of_roots)

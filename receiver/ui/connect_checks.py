@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 from receiver.api.source import Row
 from receiver.errors import ReceiverError, StoreTrouble
 from receiver.settings import Drain, Settings
-from receiver.sizes import size_text
+from receiver.sizes import counted, size_text
 from receiver.ui.admin_port import AdminReport
-from receiver.ui.numbers import ago, count
+from receiver.ui.numbers import ago
 from receiver.ui.receiver import OUTCOMES
 from receiver.ui.view import View
 
@@ -27,7 +27,7 @@ AUTHENTICATED = frozenset({"200", "400", "415"})
 
 
 class Check(NamedTuple):
-    """A step of a delivery, and whether a delivery got there."""
+    """A step of a delivery, and whether any delivery has reached it."""
 
     name: str
     state: Literal["done", "failed", "waiting"]
@@ -46,10 +46,11 @@ class Evidence(NamedTuple):
     accepted: float = 0
     """Spans that will be stored, since the start."""
     unresolved: float = 0
-    """Those without a project."""
-    is_admin_away: bool = False
+    """Accepted spans without a project, since the start."""
+    is_admin_port_unavailable: bool = False
     spans: Mapping[str, int] = {}
     """Spans of the last 24 hours by the fields of `OUTCOMES`, and `received`."""
+    ledger_trouble: str = ""
     store_trouble: str = ""
     newest: Row | None = None
     """The span that was received last."""
@@ -64,20 +65,21 @@ async def evidence_of(view: View, drain: Drain) -> Evidence:
     """Return what is known about the deliveries of a drain."""
     facts = view.facts
     admin = await facts.in_pool(facts.admin)
-    spans, trouble = await _ledger_spans(view, drain.name)
-    newest = None
+    spans, ledger_trouble = await _ledger_spans(view, drain.name)
+    newest, trouble = None, facts.health().get("store", "")
     try:
         if spans["stored"]:
             newest = await _newest(view)
     except StoreTrouble as error:
         trouble = error.label
-    trouble = trouble or facts.health().get("store", "")
-    return _requests(admin, drain.name)._replace(spans=spans, store_trouble=trouble, newest=newest)
+    return _requests(admin, drain.name)._replace(
+        spans=spans, ledger_trouble=ledger_trouble, store_trouble=trouble, newest=newest
+    )
 
 
 def _requests(admin: AdminReport | None, drain: str) -> Evidence:
     if admin is None:
-        return Evidence(is_admin_away=True)
+        return Evidence(is_admin_port_unavailable=True)
     return Evidence(
         statuses=admin.by("status", "deliveries_total", drain=drain),
         tests=admin.total("endpoint_tests_total", drain=drain),
@@ -126,16 +128,16 @@ def verdict(checks: list[Check]) -> Check:
 def _reached(drain: Drain, evidence: Evidence) -> Check:
     requests = sum(evidence.statuses.values()) + evidence.tests
     if requests or evidence.received:
-        text = f"{_counted(requests, 'request')} since the start." if requests else "Before the last start."
+        text = f"{counted(requests, 'request')} since the start." if requests else "Before the last start."
         return Check("Reached", "done", text)
     if evidence.elsewhere:
         return Check(
             "Reached",
             "failed",
-            f"{_counted(evidence.elsewhere, 'request')} had a path of no drain. The path of this "
+            f"{counted(evidence.elsewhere, 'request')} had a path of no drain. The path of this "
             f"drain is {drain.path}: correct the address that the sender uses.",
         )
-    if evidence.is_admin_away:
+    if evidence.is_admin_port_unavailable:
         return Check("Reached", "waiting", "Not known: the admin port did not answer.")
     return Check(
         "Reached",
@@ -157,14 +159,14 @@ def _credentials(drain: Drain, evidence: Evidence) -> Check:
         return Check(
             name,
             "failed",
-            f"{_counted(evidence.statuses['401'], 'request')} refused with 401: a credential is missing or "
+            f"{counted(evidence.statuses['401'], 'request')} refused with 401: a credential is missing or "
             f"unknown. Let the sender set {' and '.join(headers) or 'no credentials'} as shown here.",
         )
     if evidence.statuses.get("403"):
         return Check(
             name,
             "failed",
-            f"{_counted(evidence.statuses['403'], 'request')} refused with 403: the signature does not "
+            f"{counted(evidence.statuses['403'], 'request')} refused with 403: the signature does not "
             "match, or the token is that of another path. Give sender and receiver the same secret.",
         )
     return Check(name, "waiting", "")
@@ -173,7 +175,7 @@ def _credentials(drain: Drain, evidence: Evidence) -> Check:
 def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> Check:
     name = "Decoded"
     if evidence.received or evidence.statuses.get("200"):
-        return Check(name, "done", f"{_counted(evidence.received, 'span')} in the last 24 hours.")
+        return Check(name, "done", f"{counted(evidence.received, 'span')} in the last 24 hours.")
     limit = size_text(drain.body_bytes_max or settings.limits.body_bytes_max)
     causes = {
         "400": "the body is not OTLP traces. Let the sender use OTLP over HTTP, as JSON or protobuf; the "
@@ -186,7 +188,7 @@ def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> Check:
     }
     for status, cause in causes.items():
         if number := evidence.statuses.get(status):
-            return Check(name, "failed", f"{_counted(number, 'request')} refused with {status}: {cause}")
+            return Check(name, "failed", f"{counted(number, 'request')} refused with {status}: {cause}")
     return Check(name, "waiting", "")
 
 
@@ -208,7 +210,7 @@ def _project(settings: Settings, evidence: Evidence) -> Check:
 def _stored(evidence: Evidence) -> Check:
     name, spans = "Stored", evidence.spans
     if stored := spans.get("stored"):
-        return Check(name, "done", f"{_counted(stored, 'span')} in the last 24 hours.")
+        return Check(name, "done", f"{counted(stored, 'span')} in the last 24 hours.")
     if evidence.store_trouble:
         return Check(
             name,
@@ -221,8 +223,10 @@ def _stored(evidence: Evidence) -> Check:
         ("rejected", "were rejected: they have no valid trace id or span id."),
     ):
         if spans.get(outcome):
-            return Check(name, "failed", f"None yet; {_counted(spans[outcome], 'span')} {cause}")
-    return Check(name, "waiting", "")
+            return Check(name, "failed", f"None yet; {counted(spans[outcome], 'span')} {cause}")
+    # No failure: right after the start the ledger is still being read.
+    text = f"Stored spans are not counted: {evidence.ledger_trouble}." if evidence.ledger_trouble else ""
+    return Check(name, "waiting", text)
 
 
 def _readable(evidence: Evidence) -> Check:
@@ -232,7 +236,3 @@ def _readable(evidence: Evidence) -> Check:
     if evidence.store_trouble:
         return Check("Readable", "failed", f"The store does not answer: {evidence.store_trouble}.")
     return Check("Readable", "waiting", "")
-
-
-def _counted(number: float, noun: str) -> str:
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"

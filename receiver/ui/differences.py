@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from receiver.errors import InvalidFilter, MalformedBody
 from receiver.query.filters.filter_text import parse_filter
-from receiver.ui.filter_text import all_of, attribute
+from receiver.query.filters.filter_values import attribute_text
+from receiver.ui.filter_text import all_of
 from receiver.ui.view import View, term
 
 DIFFERENCES_MAX: Final = 12
@@ -41,7 +42,7 @@ async def differences(view: View, text: str, selection: str) -> list[Difference]
     found = []
     for row in answer.rows:
         is_field = row["scope"] == "intrinsic"
-        field = row["key"] if is_field else attribute(row["scope"], row["key"])
+        field = row["key"] if is_field else attribute_text(row["scope"], row["key"])
         found.append(
             Difference(
                 f"{row['key']}={row['value']}",

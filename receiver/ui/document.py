@@ -9,7 +9,6 @@ from typing import Final
 from aiohttp import hdrs, web
 
 HEADERS: Final = {
-    "Cache-Control": "no-store",  # pages contain data of customers
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -17,9 +16,8 @@ HEADERS: Final = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with `Origin: null`
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
 }
+"""Headers in place of those, or in addition to those, that every answer of the API has."""
 
 
 def document(status: int, text: str, more: Mapping[str, str] | None = None) -> web.Response:

@@ -26,7 +26,7 @@ KEYS: Final = (
 
 
 class Value(NamedTuple):
-    """A value, the number of its spans, and the page of these spans only, or of the others, too."""
+    """A value, the number of its spans, and a link that adds the value to the filter or removes it."""
 
     name: str
     spans: int

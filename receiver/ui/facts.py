@@ -1,6 +1,6 @@
 """Facts about the receiver that pages show besides spans: settings, checks, journal, ledger, dead letters.
 
-Invariant: no fact contains a secret or waits for the store, so pages show them while the store is away.
+Invariant: no fact contains a secret or waits for the store, so pages show them during its outage, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 from receiver.config.load import Loaded
@@ -58,7 +57,7 @@ class JournalRoom(NamedTuple):
 
 @dataclass(slots=True)
 class ReceiverFacts:
-    """Where pages read facts about the receiver."""
+    """Source of facts about the receiver."""
 
     loaded: Loaded
     """Settings in force with their origins; replaced at a reload."""
@@ -66,6 +65,7 @@ class ReceiverFacts:
     health: Callable[[], dict[str, str]]
     """Returns the problem of each check of the store process; empty if the check passes."""
     journal_bytes: Callable[[], int]
+    """Measures the files of the journal; blocks."""
     ledger: Callable[[Mapping[str, str]], LedgerAnswer]
     """Runs a ledger query; blocks."""
     dead_letters: Callable[[], list[DeadLetterEntry]]
@@ -87,30 +87,29 @@ class ReceiverFacts:
         """Run a function that blocks."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, call)
 
-    def state(self, now_s: float) -> State:
+    async def state(self, now_s: float) -> State:
         """Return the state in a few words: that of the most urgent problem."""
-        checks = self.health()
-        share, behind_s = self.journal(now_s).used_share, self.progress.oldest_age_s(now_s)
+        checks, journal = self.health(), await self.journal(now_s)
+        share, behind_s = journal.used_share, self.progress.oldest_age_s(now_s)
         if share >= JOURNAL_FULL_FROM:
             return State(f"journal {percent(share)} full", "error")
         if checks.get("store"):
-            return State("store away", "error")
+            return State("store unavailable", "error")
         if any(checks.values()):
             return State("needs attention", "error")
         if behind_s >= BEHIND_FROM_S:
             return State(f"behind {duration(behind_s * 1_000)}", "warning")
         return State("ok", "verified")
 
-    def journal(self, now_s: float) -> JournalRoom:
+    async def journal(self, now_s: float) -> JournalRoom:
         """Return the size of the journal and when it will be full."""
-        limits, used = self.settings.journal, self.journal_bytes()
-        free = _disk_free(Path(self.settings.data_dir))
+        limits, (used, free) = self.settings.journal, await self.in_pool(self._disk_usage)
         room = max(0, min(limits.bytes_max - used, free - limits.disk_free_min))
         age_s, waiting = self.progress.oldest_age_s(now_s), self.progress.backlog_bytes
-        # While segments wait, the journal grows by what arrives.
+        # While no segment is stored, the journal grows by every delivery that arrives.
         full_in_s = room * age_s / waiting if waiting and age_s >= BEHIND_FROM_S else None
         return JournalRoom(used, limits.bytes_max, free, room, full_in_s)
 
-
-def _disk_free(directory: Path) -> int:
-    return shutil.disk_usage(directory).free
+    def _disk_usage(self) -> tuple[int, int]:
+        """Return the size of the journal and the free space of its disk; blocks."""
+        return self.journal_bytes(), shutil.disk_usage(self.settings.data_dir).free

@@ -1,4 +1,4 @@
-"""Text of a filter on a page: joined, shortened and quoted filters, and the place of an error."""
+"""Text of a filter on a page: joined and shortened filters, and the place of an error."""
 
 from __future__ import annotations
 
@@ -6,43 +6,34 @@ import re
 from typing import Final
 
 from receiver.errors import InvalidFilter
-from receiver.query.filters.filter import ALIASES, INTRINSICS, WORDS
+from receiver.query.filters.filter import FIELD_COMPLETIONS, INTRINSICS, WORDS
 from receiver.query.filters.filter_forms import parse_any_form
+from receiver.query.filters.filter_json import is_json
 from receiver.query.filters.filter_text import parse_filter
 
 _OR: Final = re.compile(r"\bOR\b", re.IGNORECASE)
 _OR_NOT: Final = re.compile(r"\b(OR|NOT)\b", re.IGNORECASE)
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
-_OPERATOR_OF: Final = {"flag": "", "duration": ">", "count": ">"}
-"""Type of a field → what usually follows its name; `=` for all others."""
 
 
 def known_terms() -> str:
     """Return each field with its operator, and the values of fields that have few, for completion."""
-    kinds = {**INTRINSICS, "name": INTRINSICS[ALIASES["name"]]}
-    fields = [name + _OPERATOR_OF.get(kind, "=") for name, kind in kinds.items()]
     values = [f"{name}={word}" for name in ("status", "kind") for word in WORDS[INTRINSICS[name]]]
-    return " ".join([*fields, *values])
+    return " ".join([*FIELD_COMPLETIONS.values(), *values])
 
 
 def all_of(*parts: str) -> str:
-    """Return a filter that matches what all these filters match. Empty ones match everything."""
+    """Return a filter that matches what all these filters match. Empty filters match everything."""
     given = [part for part in parts if part]
     if len(given) == 1:
         return given[0]
+    if any(_has_spansets(part) for part in given):
+        return " && ".join(f"({part})" if _has_spansets(part) else f"{{{part}}}" for part in given)
     # Terms side by side bind more tightly than OR.
     return " ".join(f"({part})" if _OR.search(part) else part for part in given)
 
 
-def quoted(text: str) -> str:
-    """Return a value or key in quotation marks, whatever characters it has."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def attribute(scope: str, key: str) -> str:
-    """Return an attribute as filters name it: `span.http.route`, `resource."my key"`."""
-    return f"{scope}.{key}" if _PLAIN_KEY.fullmatch(key) else f"{scope}.{quoted(key)}"
+def _has_spansets(text: str) -> bool:
+    return text.lstrip("-( ").startswith("{") and not is_json(text)
 
 
 def without_term(text: str, removed: str) -> str | None:

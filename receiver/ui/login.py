@@ -14,7 +14,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from receiver.api.access import ACCESS, COOKIE, LOGIN, requires
-from receiver.api.query_queue import caller_of
+from receiver.http.peer import network_of
 from receiver.logs import limited
 from receiver.ui.document import document, go_to
 from receiver.ui.forms import form_of
@@ -51,7 +51,7 @@ class Login:
         form = await form_of(request)
         next_url, access = local_url(form.get("next", "")), request.app[ACCESS]
         # From here on nothing waits, so that concurrent logins cannot exceed the limit.
-        address = caller_of(request.remote)
+        address = network_of(request.remote)
         if wait_s := access.login_limit.wait_s(address):
             seconds = math.ceil(wait_s)
             limited.warning(f"login: {address}", "login delayed", peer=request.remote)

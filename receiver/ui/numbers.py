@@ -7,7 +7,10 @@ from typing import Final
 
 from markupsafe import Markup
 
-_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"), (0.001, "µs"))
+from receiver import sizes
+from receiver.sizes import duration_text, three_digits
+
+percent: Final = sizes.percent
 
 
 def count(number: float) -> str:
@@ -16,25 +19,8 @@ def count(number: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return a duration with three significant digits: `290 ms`, `1.21 s`, `2.5 min`."""
-    if milliseconds is None:
-        return "–"
-    for size, unit in _UNITS:
-        if milliseconds >= size:
-            return f"{_three_digits(milliseconds / size)} {unit}"
-    return f"{milliseconds * 1e6:.0f} ns" if milliseconds else "0 ms"
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage, precise where it is small: `0.04 %`, `1.9 %`, `38 %`."""
-    hundredths = share * 100
-    if not hundredths:
-        return "0 %"
-    if abs(hundredths) < 0.01:  # noqa: PLR2004 - the smallest percentage with two decimals
-        return "< 0.01 %" if hundredths > 0 else "> −0.01 %"
-    # Two digits, and no exponent for a hundred.
-    text = f"{hundredths:.2g}" if abs(round(hundredths)) < 100 else f"{hundredths:.0f}"  # noqa: PLR2004 - per cent
-    return f"{text} %".replace("-", "−")
+    """Return a duration: `290 ms`, `1.21 s`, `2.5 min`."""
+    return "–" if milliseconds is None else duration_text(milliseconds * 1e6)
 
 
 def change(ratio: float | None) -> str:
@@ -48,7 +34,7 @@ def change(ratio: float | None) -> str:
 def per_minute(number: float, seconds: float) -> str:
     """Return a rate: `1,240/min`."""
     rate = number * 60 / seconds if seconds else 0.0
-    return f"{rate:,.0f}/min" if rate >= 10 or not rate else f"{_three_digits(rate)}/min"  # noqa: PLR2004
+    return f"{rate:,.0f}/min" if rate >= 10 or not rate else f"{three_digits(rate)}/min"  # noqa: PLR2004
 
 
 def ago(at_s: float, now_s: float) -> str:
@@ -77,10 +63,3 @@ def parsed(text: str) -> datetime:
 def short_id(text: str) -> str:
     """Return the first 8 characters of a trace id or span id."""
     return text[:8]
-
-
-def _three_digits(number: float) -> str:
-    magnitude = abs(number)
-    if magnitude >= 100:  # noqa: PLR2004 - three digits before the point
-        return f"{number:,.0f}"
-    return f"{number:.3g}"

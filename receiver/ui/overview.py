@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from receiver.api.source import Answer, Row
+from receiver.api.source import Row
 from receiver.errors import MalformedBody
 from receiver.ui import connect
 from receiver.ui.page import Context
@@ -42,7 +42,7 @@ async def build(view: View) -> Context:
         "deployments": of_project,
         "verdicts": verdicts,
         "worse": {name: found for name, found in verdicts.items() if _is_worse(found)},
-        "traffic": {row["group"]: _of_group(over_time, timeline, row["group"]) for row in projects.rows},
+        "traffic": timeline.values_by_group(over_time.rows, "spans"),
         "is_cut": projects.is_cut or over_time.is_cut,
     }
 
@@ -66,7 +66,3 @@ async def _compared(view: View, project: str, newest: Row, before: Row) -> Row |
 
 def _is_worse(found: Row | None) -> bool:
     return found is not None and found["verdict"].startswith(f"{found['b']} is worse")
-
-
-def _of_group(answer: Answer, timeline: Timeline, group: str) -> list[float | None]:
-    return timeline.values((row for row in answer.rows if row["group"] == group), "spans")

@@ -20,7 +20,7 @@ class Page(NamedTuple):
     title: str
     """Name in the navigation."""
     question: str
-    """What the page answers, as its heading."""
+    """Heading: the question that the page answers."""
     build: Callable[[View], Awaitable[Context]]
     key: str = ""
     """Second key of the shortcut `g KEY`. A page without one is not in the navigation."""

@@ -13,10 +13,12 @@ from receiver.ui import (
     overview,
     receiver,
     search,
+    service_map,
     services,
     sql,
     tail,
     trace,
+    trace_comparison,
 )
 from receiver.ui.page import Page
 
@@ -24,6 +26,7 @@ _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
     Page("search", "/search", "Search", "Which traces?", search.build, "s"),
     Page("services", "/services", "Services", "Which services are slow or fail?", services.build, "v"),
+    Page("map", "/map", "Map", "Which services call each other, and how well?", service_map.build, "m"),
     Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
     Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
     Page("tail", "/tail", "Tail", "What arrives now?", tail.build, "t", is_live=True),
@@ -39,6 +42,13 @@ _ALL: Final = (
         is_live=True,
     ),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
+    Page(
+        "trace_comparison",
+        "/trace/{id}/with/{other}",
+        "Two traces",
+        "What differs between these traces?",
+        trace_comparison.build,
+    ),
 )
 PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}
 """Name → page, in the order of the navigation."""

@@ -13,7 +13,7 @@ from receiver.config.load import Loaded
 from receiver.config.show import DEFAULT_ORIGIN, Shown, shown
 from receiver.errors import ReceiverError
 from receiver.query.ledger import Answer as LedgerAnswer
-from receiver.settings import Settings
+from receiver.settings import CERTIFICATE_DAYS_MIN, Settings
 from receiver.ui.admin_port import AdminReport
 from receiver.ui.page import Context
 from receiver.ui.view import View
@@ -29,16 +29,14 @@ OUTCOMES: Final = {
     "dead": "dead letters",
     "journal": "in the journal",
 }
-"""What becomes of a received span: field of a ledger line → words."""
+"""Outcomes of received spans: field of a ledger line → label."""
 DEAD_LETTERS_MAX = 100
 """Maximum number of dead letters that the page lists."""
-CERTIFICATE_DAYS_MIN = 14
-"""Days until a certificate expires below which the page warns."""
 DAY_S = 86_400
 
 
 class Balance(NamedTuple):
-    """Received spans and what became of them."""
+    """Number of received spans, in total and by outcome."""
 
     received: int
     outcomes: dict[str, int]
@@ -98,7 +96,7 @@ async def build(view: View) -> Context:
         "problems": _problems(admin, facts.health()),
         "certificate_days": _certificate_days(admin),
         "certificate_days_min": CERTIFICATE_DAYS_MIN,
-        "journal": facts.journal(view.now_s),
+        "journal": await facts.journal(view.now_s),
         "progress": facts.progress,
         "behind_s": facts.progress.oldest_age_s(view.now_s),
         "redelivery": facts.settings.redelivery,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from receiver.ui.differences import check, differences
+from receiver.ui.durations import durations
 from receiver.ui.facets import KEYS, facets
 from receiver.ui.filter_text import is_about_spans
-from receiver.ui.heatmap import heatmap
-from receiver.ui.heatmap_chart import Chart
 from receiver.ui.page import Context
-from receiver.ui.timeline import Timeline
 from receiver.ui.view import View, instant
 
 TRACES_MAX = 100
@@ -50,16 +48,10 @@ async def build(view: View) -> Context:
 
 async def _spans(view: View, text: str, selection: str) -> Context:
     """Return the facets and the heatmap of the spans that match a filter, with and without the selection."""
-    timeline = Timeline(view)
-    found = await facets(view, text)
-    answer = await view.ask("latency", filter=view.filter(text), spans="all", every=timeline.every)
-    heat = heatmap(answer.rows, timeline, view) if answer.rows else None
     return {
-        "found": found,
+        "found": await facets(view, text),
         "offered": KEYS,
-        "heatmap": heat,
-        "chart": Chart(heat, view, text, selection).drawn() if heat else None,
-        "is_cut": answer.is_cut,
+        "durations": await durations(view, text, selection),
     }
 
 

@@ -7,22 +7,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 import orjson
 from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
-from receiver.api.source import Row, error_text
-from receiver.errors import (
-    InvalidFilter,
-    LimitExceeded,
-    MalformedBody,
-    NoSuchDeadLetter,
-    ReceiverError,
-    StoreTrouble,
-)
-from receiver.logs import limited
-from receiver.query.limits import limit_exceeded
+from receiver.api.problems import problem_of
+from receiver.api.source import Row, SourceWithSql
+from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.query.traces.trace_model import trace_of
 from receiver.ui import tail
 from receiver.ui.connect import checks
@@ -36,9 +29,9 @@ from receiver.ui.pages import PAGES
 from receiver.ui.sql import link_of
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
-from receiver.ui.templating import environment
+from receiver.ui.templating import environment, render
 from receiver.ui.trace import columns, details
-from receiver.ui.view import Source, View
+from receiver.ui.view import View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
@@ -52,14 +45,11 @@ RANGES: Final = {
 }
 """Time ranges of the menu: age → label."""
 
-SourceFor = Callable[[web.Request], Source]
-"""Returns where a request reads spans. Its queries end when its client disconnects."""
-
 
 class Site:
     """The pages and their files."""
 
-    def __init__(self, source_for: SourceFor, facts: ReceiverFacts) -> None:
+    def __init__(self, source_for: Callable[[web.Request], SourceWithSql], facts: ReceiverFacts) -> None:
         self._source_for = source_for
         self._facts = facts
         self._templates = environment()
@@ -69,6 +59,7 @@ class Site:
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
         router.add_post(PAGES["sql"].path, self._statement)
+        router.add_get("/traces/compare", self._compare_traces)
         router.add_get("/connect/checks", self._checks)
         router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
@@ -93,19 +84,14 @@ class Site:
     async def _page(self, request: web.Request, page: Page, query: Mapping[str, str]) -> web.StreamResponse:
         if request.method == hdrs.METH_HEAD:
             return document(HTTPStatus.OK, "")
-        now_s, source, parts = time.time(), self._source_for(request), request.match_info
-        caller = request.get(CALLER)
         try:
-            view = View(request.path, query, now_s, source, parts, caller=caller, facts=self._facts)
+            view = self._view(request, query)
         except MalformedBody as error:
-            # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, source, parts, caller=caller, facts=self._facts)
-            frame = self._render("frame", page, view, {})
-            return document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
+            return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
         try:
             await asyncio.wait({build}, timeout=FRAME_AFTER_S)
-            frame = self._render("frame", page, view, {})
+            frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
                 return document(status, frame + rest)
@@ -133,9 +119,32 @@ class Site:
         rows = [tail.shown(row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
-    def _view(self, request: web.Request) -> View:
-        source, parts = self._source_for(request), request.match_info
-        return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
+    @requires("viewer")
+    async def _compare_traces(self, request: web.Request) -> web.Response:
+        """Lead to the comparison of the two traces `id` of a form."""
+        ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
+        if len(ids) != 2:  # noqa: PLR2004 - A and B
+            error = MalformedBody(f"selected traces: {len(ids)}; expected two to compare", field="id")
+            return await self._refusal(request, PAGES["trace_comparison"], error)
+        return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
+
+    async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:
+        """Return the description of an error of the parameters. The frame has the default time range."""
+        view = self._view(request, {})
+        frame = await self._frame(page, view)
+        status, rest = self._trouble(page, view, error)
+        return document(status, frame + rest)
+
+    def _view(self, request: web.Request, query: Mapping[str, str] | None = None) -> View:
+        return View(
+            request.path,
+            request.query if query is None else query,
+            time.time(),
+            self._source_for(request),
+            request.match_info,
+            caller=request.get(CALLER),
+            facts=self._facts,
+        )
 
     @requires("viewer")
     async def _outline(self, request: web.Request) -> web.Response:
@@ -154,42 +163,27 @@ class Site:
             raise web.HTTPNotFound
         return _json(orjson.dumps(details(row)))
 
-    async def _build(self, page: Page, view: View) -> tuple[HTTPStatus, str]:
+    async def _build(self, page: Page, view: View) -> tuple[int, str]:
         """Return the status and the content of a page, or of the description of what failed."""
         try:
             context = await page.build(view)
-            return context.get("status", HTTPStatus.OK), self._render(page.name, page, view, context)
-        except (ReceiverError, StoreTrouble) as error:
-            return _status_of(error), self._trouble(page, view, error)
+            status = context.get("status", HTTPStatus.OK)
+            return status, self._render(page.name, page, view, context)
+        except ReceiverError as error:
+            return self._trouble(page, view, error)
 
-    def _trouble(self, page: Page, view: View, error: ReceiverError) -> str:
-        text = view.query.get("q", "")
+    def _trouble(self, page: Page, view: View, error: ReceiverError) -> tuple[int, str]:
+        problem, text = problem_of(error, "filter"), view.query.get("q", "")
         column = error_column(text) if isinstance(error, InvalidFilter) else 0
-        return self._render(
-            "trouble", page, view, {"trouble": error_text(error), "text": text, "column": column}
-        )
+        context = {"trouble": problem.message, "text": text, "column": column}
+        return problem.status, self._render("trouble", page, view, context)
+
+    async def _frame(self, page: Page, view: View) -> str:
+        state = await self._facts.state(view.now_s)
+        return self._render("frame", page, view, {"pages": PAGES, "ranges": RANGES, "state": state})
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
-        state = self._facts.state(view.now_s)
-        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES, "state": state}
-        return self._templates.get_template(f"{name}.html").render({**frame, **context})
-
-
-def _status_of(error: ReceiverError) -> HTTPStatus:
-    match error:
-        case InvalidFilter() | MalformedBody():
-            return HTTPStatus.BAD_REQUEST
-        case NoSuchDeadLetter():
-            return HTTPStatus.NOT_FOUND
-        case LimitExceeded():
-            return HTTPStatus.UNPROCESSABLE_ENTITY
-        case StoreTrouble():
-            limited.warning(f"pages: {error.label}", "query failed", error=error.label)
-            return (
-                HTTPStatus.UNPROCESSABLE_ENTITY if limit_exceeded(error) else HTTPStatus.SERVICE_UNAVAILABLE
-            )
-        case _:
-            return HTTPStatus.SERVICE_UNAVAILABLE
+        return render(self._templates, name, {"page": page, "view": view, **context})
 
 
 def _outline_of(rows: list[Row]) -> bytes:

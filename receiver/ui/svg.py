@@ -23,7 +23,7 @@ def tag(name: str, *children: str | Markup, **attributes: str | float) -> Markup
     """Return an element. Attributes and children that are not markup are escaped; `_` becomes `-`."""
     # `class` and `for` are keywords of Python, so callers write `class_`.
     pairs = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _text(value))
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), text_of(value))
         for key, value in attributes.items()
     )
     return Markup("<{}{}>{}</{}>").format(
@@ -95,14 +95,14 @@ class Scale(NamedTuple):
             if len(drawn) == 1:
                 # A line of length zero is drawn as a dot by its round ends.
                 drawn *= 2
-            yield "M" + "L".join(f"{_text(x)} {_text(y)}" for x, y in drawn)
+            yield "M" + "L".join(f"{text_of(x)} {text_of(y)}" for x, y in drawn)
 
 
 class Marker(NamedTuple):
     """A vertical line in a chart over time, such as the beginning of a deployment."""
 
     place: float
-    """Between 0, the first point, and the number of points."""
+    """Position along the axis: 0 is the first point, 1 the second."""
     label: str
 
 
@@ -154,8 +154,8 @@ def line_chart(
         tag("text", axes.first, x=4, y=box.height + 14, class_="axis"),
         tag("text", axes.last, x=box.width - 4, y=box.height + 14, class_="axis end"),
     ]
-    frame = tag("path", d=f"M0 {_text(box.height)}H{_text(box.width)}", class_="grid")
-    top = tag("path", d=f"M0 {_PADDING}H{_text(box.width)}", class_="grid")
+    frame = tag("path", d=f"M0 {text_of(box.height)}H{text_of(box.width)}", class_="grid")
+    top = tag("path", d=f"M0 {_PADDING}H{text_of(box.width)}", class_="grid")
     return tag(
         "svg",
         tag("title", title),
@@ -166,15 +166,15 @@ def line_chart(
         *labels,
         class_="chart",
         role="img",
-        viewBox=f"0 0 {_text(box.width)} {_text(box.height + 20)}",
+        viewBox=f"0 0 {text_of(box.width)} {text_of(box.height + 20)}",
         aria_label=title,
     )
 
 
 def _vertical(x: float, box: Box) -> Markup:
-    return tag("path", d=f"M{_text(x)} 0V{_text(box.height)}")
+    return tag("path", d=f"M{text_of(x)} 0V{text_of(box.height)}")
 
 
-def _text(value: str | float) -> str:
+def text_of(value: str | float) -> str:
     """Return an attribute's text; numbers with at most two decimals."""
     return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

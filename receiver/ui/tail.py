@@ -5,15 +5,15 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from receiver.api.source import Answer, Row
+from receiver.query.arrivals import OVERLAP_MS
 from receiver.query.time_range import SINCE_DEFAULT
+from receiver.ui.long_texts import with_cut_texts
 from receiver.ui.numbers import duration
 from receiver.ui.page import Context
 from receiver.ui.view import View, instant
 
 ROWS_MAX = 500
 """Maximum number of spans that the page keeps; older ones leave it."""
-OVERLAP_MS = 60_000
-"""A span is shown if it becomes readable at most this long after a span that was received later."""
 
 
 async def build(view: View) -> Context:
@@ -36,7 +36,8 @@ async def ask(view: View) -> Answer:
     filters = view.filter(view.query.get("q", ""))
     # Relative to now, unlike the questions of other pages, so that spans of the next second are in it.
     asked = {"filter": filters, "since": SINCE_DEFAULT, "limit": str(ROWS_MAX), **after}
-    return await view.source.ask("tail", asked)
+    answer = await view.source.ask("tail", asked)
+    return answer._replace(rows=with_cut_texts(answer.rows))
 
 
 def shown(row: Row) -> Row:

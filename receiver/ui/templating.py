@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from receiver.sizes import size_text
 from receiver.ui import numbers, svg
 from receiver.ui.filter_text import all_of, known_terms
+from receiver.ui.long_texts import cut
 from receiver.ui.static import url_of
 from receiver.ui.view import term
 
@@ -20,6 +21,7 @@ _FILTERS = {
     "ago": numbers.ago,
     "change": numbers.change,
     "count": numbers.count,
+    "cut": cut,
     "duration": numbers.duration,
     "percent": numbers.percent,
     "short_id": numbers.short_id,

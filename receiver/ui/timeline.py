@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -32,7 +33,7 @@ class Timeline:
         return f"{self.step_s}s"
 
     def place(self, at: str) -> float:
-        """Return the place of a time, in intervals from the begin."""
+        """Return the position of a time: the number of intervals from the start of the range."""
         return (parsed(at).timestamp() - self.begin_s) / self.step_s
 
     def values(self, rows: Iterable[Row], field: str, missing: Number = 0.0) -> list[Number]:
@@ -43,6 +44,14 @@ class Timeline:
             if 0 <= place < self.count:
                 values[place] = row[field]
         return values
+
+    def values_by_group(self, rows: Iterable[Row], field: str) -> defaultdict[str, list[Number]]:
+        """Return the values of each group; zeros for a group without a row."""
+        rows_of_group: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            rows_of_group[row["group"]].append(row)
+        values = {group: self.values(found, field) for group, found in rows_of_group.items()}
+        return defaultdict(lambda: [0.0] * self.count, values)
 
 
 def _days(seconds: float) -> int:

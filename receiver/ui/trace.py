@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
 from receiver.api.source import Row
+from receiver.query.limits import decimal_number
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
+from receiver.ui.long_texts import cut, with_cut_texts
 from receiver.ui.page import Context
 from receiver.ui.svg import tag
 from receiver.ui.view import View
@@ -41,21 +44,24 @@ async def build(view: View) -> Context:
     rows = await view.source.outline(trace_id)
     if not rows:
         return {"trace": None, "trace_id": trace_id}
+    # Seconds for the largest traces: other requests go on meanwhile.
+    context = await asyncio.to_thread(_overview, rows, view.query)
+    chosen = context["chosen"].row
+    stored = await view.source.span(trace_id, chosen["SpanId"])
+    # The span may expire between both queries.
+    return {"trace_id": trace_id, **context, "details": details(with_cut_texts(stored or chosen))}
+
+
+def _overview(rows: list[Row], query: Mapping[str, str]) -> Context:
     trace = trace_of(rows)
-    first = _first_row(view, len(trace.spans))
-    chosen = next((span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root)
-    stored = await view.source.span(trace_id, chosen.row["SpanId"])
+    first = first_row(query, len(trace.spans))
     return {
         "trace": trace,
-        "trace_id": trace_id,
         "sentence": sentence(trace),
         "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
         "first": first,
         "rows_max": ROWS_MAX,
-        "chosen": chosen,
-        # The span may expire between both queries.
-        "details": details(stored or chosen.row),
-        "errors": sum(span.is_error for span in trace.spans),
+        "chosen": next((span for span in trace.spans if span.row["SpanId"] == query.get("span")), trace.root),
     }
 
 
@@ -63,15 +69,18 @@ def sentence(trace: Trace) -> str:
     """Return where the time of the trace went, and what failed."""
     times: Counter[tuple[str, str]] = Counter()
     for span in trace.spans:
-        times[span.row["ServiceName"], span.row["SpanName"]] += span.critical_ns
+        if span.critical:
+            times[span.row["ServiceName"], span.row["SpanName"]] += span.critical_ns
+    # The root may have no duration.
+    times.setdefault((trace.root.row["ServiceName"], trace.root.row["SpanName"]), 0)
     (service, name), longest_ns = times.most_common(1)[0]
     text = f"{_duration(trace.end_ns - trace.start_ns)} in {numbers.count(len(trace.spans))} spans"
     if longest_ns:
         share = numbers.percent(longest_ns / times.total())
-        text += f"; {_duration(longest_ns)} of it in {service} {name} ({share})"
+        text += f"; {_duration(longest_ns)} of it in {cut(service)} {cut(name)} ({share})"
     failed = [span for span in trace.spans if span.is_error]
     if failed:
-        messages = dict.fromkeys(span.row["StatusMessage"] or "no message" for span in failed)
+        messages = dict.fromkeys(cut(span.row["StatusMessage"]) or "no message" for span in failed)
         noun = "error" if len(failed) == 1 else "errors"
         text += f"; {numbers.count(len(failed))} {noun}: {', '.join(islice(messages, MESSAGES_MAX))}"
     return text
@@ -104,6 +113,12 @@ def details(row: Row) -> Context:
     }
 
 
+def first_row(query: Mapping[str, str], row_count: int) -> int:
+    """Return the place of the first row of a table that the page's parameter `row` asks for."""
+    wanted = decimal_number(query.get("row", ""), len(str(row_count)))
+    return wanted if wanted is not None and wanted < row_count else 0
+
+
 def _events(row: Row) -> Iterator[Row]:
     start_ns = start_ns_of(row["Timestamp"])
     columns = (row.get(f"Events.{column}", ()) for column in ("Timestamp", "Name", "Attributes"))
@@ -127,8 +142,8 @@ def columns(trace: Trace) -> dict[str, object]:
         "self": [span.self_ns for span in trace.spans],
         "service": [services.setdefault(row["ServiceName"], len(services)) for row in rows],
         "name": [names.setdefault(row["SpanName"], len(names)) for row in rows],
-        "services": list(services),
-        "names": list(names),
+        "services": [cut(service) for service in services],
+        "names": [cut(name) for name in names],
         "errors": [place for place, span in enumerate(trace.spans) if span.is_error],
         "critical": {
             place: [[start - trace.start_ns, end - start] for start, end in span.critical]
@@ -139,14 +154,13 @@ def columns(trace: Trace) -> dict[str, object]:
     }
 
 
-def _first_row(view: View, row_count: int) -> int:
-    text = view.query.get("row", "0")
-    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
-    return wanted if wanted < row_count else 0
+def indentation(depth: int) -> str:
+    """Return the space before the name of a span."""
+    return "\u2003" * min(depth, DEPTH_SHOWN_MAX)
 
 
 def _line(trace: Trace, span: Span) -> Line:
-    return Line(span, "\u2003" * min(span.depth, DEPTH_SHOWN_MAX), _bar(trace, span), _notes(trace, span))
+    return Line(span, indentation(span.depth), _bar(trace, span), _notes(trace, span))
 
 
 def _bar(trace: Trace, span: Span) -> Markup:

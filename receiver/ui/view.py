@@ -8,39 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from receiver.api.access import Caller
-from receiver.api.source import Answer, Row, SqlAnswer
-from receiver.query.raw_sql.statement import SqlQuery
+from receiver.api.source import Answer, SourceWithSql
+from receiver.query.filters.filter_values import quoted
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.settings import Role
 from receiver.ui.facts import ReceiverFacts
-from receiver.ui.filter_text import all_of, quoted
-
-
-class Source(Protocol):
-    """Where pages read spans, with the limits and the queues of the API."""
-
-    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        """Ask a question of the table in `receiver/query/questions.py`."""
-
-    async def outline(self, trace_id: str) -> list[Row]:
-        """Return the columns of each span of a trace that its place in a waterfall depends on."""
-
-    async def span(self, trace_id: str, span_id: str) -> Row | None:
-        """Return every stored column of a span; `None` if it is not stored."""
-
-    @property
-    def allows_sql(self) -> bool:
-        """Return whether the receiver answers SQL statements."""
-
-    async def sql(self, asked: SqlQuery) -> SqlAnswer:
-        """Answer a SQL statement."""
-
-    async def sql_columns(self) -> list[Row]:
-        """Return table, name and type of each column that a SQL statement may read."""
+from receiver.ui.filter_text import all_of
+from receiver.ui.long_texts import with_cut_texts
 
 
 class View:
@@ -51,7 +28,7 @@ class View:
         path: str,
         query: Mapping[str, str],
         now_s: float,
-        source: Source,
+        source: SourceWithSql,
         parts: Mapping[str, str],
         *,
         facts: ReceiverFacts,
@@ -126,8 +103,9 @@ class View:
         return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
 
     async def ask(self, name: str, **parameters: str) -> Answer:
-        """Ask a question about the time range of the page."""
-        return await self.source.ask(name, {**self.times, **parameters})
+        """Ask a question about the time range of the page. Long texts of the answer are cut."""
+        answer = await self.source.ask(name, {**self.times, **parameters})
+        return answer._replace(rows=with_cut_texts(answer.rows))
 
 
 def term(field: str, value: str) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from receiver.api.query_queue import HEAVY, CallerBusy, QueryQueue, QueueFull, QueueLimits, caller_of
+from receiver.api.query_queue import HEAVY, CallerBusy, QueryQueue, QueueFull, QueueLimits
 
 ONE_PLACE = QueueLimits(1, 1, 100, 100, 3_600.0)
 
@@ -163,20 +163,6 @@ async def test_no_place_is_lost_whatever_ends_and_is_cancelled() -> None:
     assert queue.waiting_count == 0
     for caller in "aab":
         await asyncio.wait_for(queue.enter(caller, connected), 10)  # all places are free again
-
-
-@pytest.mark.parametrize(
-    ("peer", "caller"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-        ("fe80::1%eth0", "fe80::"),
-        (None, ""),
-    ],
-)
-def test_caller_is_an_address_or_an_ipv6_network(peer: str | None, caller: str) -> None:
-    assert caller_of(peer) == caller
 
 
 def test_one_caller_cannot_occupy_all_places() -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from receiver.cli import main
 from receiver.cli.api_client import query_receiver, running_receiver
-from receiver.cli.table import duration_text, lines_of
+from receiver.cli.table import lines_of
 from receiver.engine import schema
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import OperatorError
@@ -327,21 +327,6 @@ def test_dead_receiver_is_not_queried(receiver_dir: Path) -> None:
     path.write_text(path.read_text().replace(f'"supervisor": {os.getpid()}', '"supervisor": 4194304'))
 
     assert running_receiver(Settings(data_dir=str(receiver_dir))) is None
-
-
-@pytest.mark.parametrize(
-    ("duration_ns", "text"),
-    [
-        (0, "0 ns"),
-        (999, "999 ns"),
-        (1_500, "1.5 µs"),
-        (2_000_000, "2 ms"),
-        (10**9, "1 s"),
-        (10**13, "10000 s"),
-    ],
-)
-def test_duration_is_printed_with_a_suitable_unit(duration_ns: int, text: str) -> None:
-    assert duration_text(duration_ns) == text
 
 
 def test_column_width_fits_its_longest_value() -> None:

@@ -109,12 +109,12 @@ class Exchange:
 
 
 Failure = Callable[[Exchange], None]
-"""What happens to a selected exchange."""
+"""Handles a selected exchange in place of the proxy."""
 
 
 @dataclass
 class Rule:
-    """Which requests fail, and how."""
+    """Selection of requests that fail, and their failure."""
 
     failure: Failure
     on: frozenset[str]

@@ -49,7 +49,7 @@ def unmount(path: Path) -> None:
 
 @dataclass
 class SmallDiskReceiver:
-    """The receiver, and what was sent to and acknowledged by it."""
+    """The receiver, and the traces that were sent to it and that it acknowledged."""
 
     running: ReceiverProcess
     journal: Path

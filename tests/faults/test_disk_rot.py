@@ -63,7 +63,7 @@ class Sealed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the writer did with a segment."""
+    """Result of draining a segment: the stored deliveries, the dead letters, the alarms."""
 
     stored: frozenset[int]
     dead_letters: list[Reason]

@@ -22,7 +22,7 @@ ROWS_SENT = sum(number + 1 for numbers in SENT for number in numbers)
 
 
 def test_store_process_changes_files_in_every_way(quick_dir: Path) -> None:
-    """Without a fault, so that the tests below are known to reach what they claim to reach."""
+    """Shows that the tests below, which inject faults at these calls, reach every kind of call."""
     life = StoreLife(quick_dir)
     life.fill_journal()
     calls: set[str] = set()

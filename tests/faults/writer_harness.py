@@ -73,7 +73,7 @@ class WriterHarness:
         self.sleep(RETRY_WAIT_S)
 
     def start(self) -> Writer:
-        """Create a writer as a new process does: its only memory is what is on the disk."""
+        """Create a writer as a new process does: it knows only the contents of the disk."""
         environment = Environment(
             now=lambda: NOW_S + self.clock_offset_s,
             sleep=self.sleep,

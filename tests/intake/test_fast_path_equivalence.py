@@ -32,7 +32,7 @@ SMALL_LIMITS = Limits(body_bytes_max=500)
 
 @dataclass
 class MemoryTransport(asyncio.Transport):
-    """Transport that keeps what the protocol writes."""
+    """Transport that keeps the bytes that the protocol writes."""
 
     protocol: IntakeProtocol | None = None
     written: bytes = b""

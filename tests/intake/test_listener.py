@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from receiver.intake import eviction, listener, protocol
-from receiver.intake.listener import address_of, caps
+from receiver.intake.listener import caps
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Settings
@@ -327,20 +327,6 @@ async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
         answer = await intake.post()
 
     assert answer.status == 200
-
-
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [
-        pytest.param("192.0.2.1", "192.0.2.1", id="IPv4"),
-        pytest.param("::ffff:192.0.2.1", "192.0.2.1", id="IPv4 on an IPv6 socket"),
-        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::", id="IPv6 network of a customer"),
-        pytest.param("fe80::1%eth0", "fe80::", id="with a scope"),
-        pytest.param("::1", "::1", id="loopback"),
-    ],
-)
-def test_address_key_is_an_ipv4_address_or_an_ipv6_network(host: str, address: str) -> None:
-    assert address_of(host) == address
 
 
 @pytest.mark.parametrize(

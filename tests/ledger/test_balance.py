@@ -39,7 +39,7 @@ def received(balance: Balance) -> int:
 
 
 def finish(ledger: Ledger, root: Path, waiting: PendingSegment) -> None:
-    """Book, delete and settle a segment, as the writer does."""
+    """Record, delete and settle a segment, as the writer does."""
     ledger.record(waiting.id, {PLACE: Counts(received=1, stored=1)})
     for path in (root / f"{waiting.id.epoch:016x}").glob(f"{waiting.id.seq:010d}.*"):
         path.unlink()

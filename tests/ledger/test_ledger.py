@@ -194,7 +194,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 
 
 
 def run_once(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
-    """Run once: book segments, and settle every third segment."""
+    """Run once: record segments, and settle every third segment."""
     ledger = open_ledger(disk)
     ledger.retain({segment(seq) for seq in range(5)})
     for seq, stored, dead in steps:
@@ -227,7 +227,7 @@ def test_crash_at_any_call_counts_each_segment_once(
             run_once(disk, steps, expected)
         ending(kind)(disk, random)
 
-        # Book the interrupted segment again, as the writer does.
+        # Record the interrupted segment again, as the writer does.
         ledger = open_ledger(disk)
         for seq, lines in list(expected.items())[-1:]:
             ledger.record(segment(seq), lines)

@@ -35,7 +35,7 @@ def open_ledger(disk: MemoryDisk, *, is_first: bool = True, hour: int = HOUR) ->
     return Ledger(ROOT, Limits(), lambda: hour * 3_600.0, is_first=is_first, files=disk)
 
 
-def book(ledger: Ledger, count: int) -> None:
+def record_segments(ledger: Ledger, count: int) -> None:
     for seq in range(count):
         ledger.record(SegmentId(7, seq), LINES, window=WINDOW)
 
@@ -78,7 +78,7 @@ def entry_ends(content: bytes) -> list[int]:
 def disk() -> MemoryDisk:
     """Return a disk with a ledger of five entries after the first, and no receiver running."""
     disk = new_disk()
-    book(open_ledger(disk), 5)
+    record_segments(open_ledger(disk), 5)
     disk.kill()
     assert losses(disk) == ()
     return disk
@@ -138,7 +138,7 @@ def test_older_copy_of_a_log_that_was_rewritten_since_is_reported(
 ) -> None:
     path, content = log_of(disk), disk.read(log_of(disk))
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 1)
-    book(open_ledger(disk), 9)
+    record_segments(open_ledger(disk), 9)
     disk.kill()
     remove_directories(disk, ROOT)
     disk.make_directory(ROOT)
@@ -342,7 +342,7 @@ def test_crash_while_a_loss_is_handled_does_not_hide_it(damage: str) -> None:
     random = Random(20_261_122)
     for at in range(1, 40):
         disk = new_disk()
-        book(open_ledger(disk), 5)
+        record_segments(open_ledger(disk), 5)
         content = disk.read(log_of(disk))
         disk.scatter(lambda: True)
         if damage == "log cut":

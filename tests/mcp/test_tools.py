@@ -1,4 +1,4 @@
-"""Results of tools: what they contain, how long they are, and that senders cannot end their delimiters."""
+"""Results of tools: their content and length, and delimiters that senders cannot imitate."""
 
 from __future__ import annotations
 

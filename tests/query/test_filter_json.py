@@ -1,4 +1,4 @@
-"""Tests of filters as JSON: what they mean, and the path of what is wrong with them."""
+"""Tests of filters as JSON: the parsed trees, and the path in each error."""
 
 from __future__ import annotations
 

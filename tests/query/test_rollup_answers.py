@@ -69,7 +69,7 @@ def statements(derived: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def approximate(expected: dict[str, float | None]) -> dict[str, Any]:
-    """Return what a line may contain: percentiles within half a bucket, the rest as it is."""
+    """Return the line with a tolerance of half a bucket for percentiles."""
     return {
         name: value and pytest.approx(value, rel=HALF_BUCKET + 1e-9 if name in PERCENTILES else 1e-9)
         for name, value in expected.items()

@@ -80,7 +80,7 @@ def add_span(part: Any, number: int) -> None:  # noqa: ANN401 - protobuf's class
 
 
 def expected_of(request: ExportTraceServiceRequest) -> TracesData:
-    """Return what was sent, with the text of each attribute value."""
+    """Return the sent spans, with the text of each attribute value."""
     expected = TracesData(resource_spans=request.resource_spans)
     for group in expected.resource_spans:
         for part in group.scope_spans:
@@ -95,7 +95,7 @@ def expected_of(request: ExportTraceServiceRequest) -> TracesData:
 
 @dataclass(frozen=True)
 class Sent:
-    """A store with a trace that two senders sent, and what it should answer."""
+    """A store with a trace that two senders sent, and the expected answer."""
 
     store: Store
     expected: TracesData

@@ -1,4 +1,4 @@
-"""Tests of the subset of TraceQL: what it means, and the column and the name of what is not supported."""
+"""Tests of the subset of TraceQL: the parsed trees, and the column and the unsupported part in each error."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ from tests.support.rollups import (
 )
 
 
-@pytest.fixture(params=["embedded", "server"])
+@pytest.fixture(params=engines.KINDS)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     directory: Path = request.getfixturevalue("engine_dir")
     is_embedded = request.param == "embedded"
@@ -61,6 +61,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
         yield store
 
 
+@engines.EACH_KIND
 @pytest.mark.parametrize("seed", range(2))
 def test_answers_equal_the_spans_in_any_range(store: Store, seed: int) -> None:
     rng = random.Random(seed)
@@ -236,6 +237,7 @@ def test_damaged_rollup_is_not_read_and_derived_again(store: Store, damage: Call
         assert tables_of(store, key) == {"rollup"}
 
 
+@engines.EACH_KIND
 def test_dropped_tables_change_no_answer(store: Store) -> None:
     spans = random_spans(random.Random(9))
     insert(store, spans)
@@ -290,6 +292,7 @@ def test_only_few_and_short_values_are_listed(store: Store, values: list[str], *
     assert rows == [(max(len(value.encode()) for value in values) if is_listed else 1, not is_listed)]
 
 
+@engines.EACH_KIND
 def test_hostile_keys_and_values_are_counted(store: Store) -> None:
     entries = promoted_columns(store).entries
     texts = ["", "' OR 1=1 --", "{key:String}", "a\x00b", entries, "k" * 65_536, "[items]", "\\"]

@@ -40,7 +40,7 @@ from tests.support.rollups import (
 WANTED = Wanted(FROM_NS, TO_NS)
 
 
-@pytest.fixture(params=["embedded", "server"])
+@pytest.fixture(params=engines.KINDS)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     directory: Path = request.getfixturevalue("engine_dir")
     is_embedded = request.param == "embedded"
@@ -53,6 +53,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
         yield store
 
 
+@engines.EACH_KIND
 @pytest.mark.parametrize("seed", range(2))
 def test_rollups_equal_the_spans_in_any_range(store: Store, seed: int) -> None:
     rng = random.Random(seed)
@@ -118,6 +119,7 @@ def test_spans_that_a_delayed_segment_stores_out_of_order_are_counted(store: Sto
     assert_equal(store, spans, slots_min=40)
 
 
+@engines.EACH_KIND
 @pytest.mark.parametrize(
     "statement",
     [
@@ -290,6 +292,7 @@ def test_damaged_rollup_is_not_read(store: Store, damage: Callable[[Store], None
     assert damaged_days.isdisjoint(hour * HOUR_S // DAY_S for hour in source.slots)
 
 
+@engines.EACH_KIND
 def test_lost_rows_of_a_rollup_are_derived_again(store: Store) -> None:
     spans = random_spans(random.Random(11))
     insert(store, spans)
@@ -300,6 +303,7 @@ def test_lost_rows_of_a_rollup_are_derived_again(store: Store) -> None:
     assert_equal(store, spans, slots_min=40)
 
 
+@engines.EACH_KIND
 def test_two_derivations_of_an_hour_at_once_leave_one_result(store: Store) -> None:
     spans = random_spans(random.Random(12))
     insert(store, spans)
@@ -352,6 +356,7 @@ def test_rollup_of_a_replicated_table_is_not_read(store: Store) -> None:
         store.rows("SELECT no_such_column FROM otel_traces")
 
 
+@engines.EACH_KIND
 def test_answers_are_right_while_spans_arrive_and_parts_are_merged(store: Store) -> None:
     rng = random.Random(14)
     spans = random_spans(rng)

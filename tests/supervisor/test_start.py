@@ -1,4 +1,4 @@
-"""Tests of the start: intakes start first, and processes import only what they need."""
+"""Tests of the start: intakes start first, and processes import only the modules that they need."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def assert_equal(store: Store, spans: Sequence[Span], bounds: tuple[int, int] = 
 
 
 def tables_of(store: Store, key: str | None, bounds: tuple[int, int] = DAY_NS, text: str = "") -> set[str]:
-    """Return what an answer is read from."""
+    """Return the sources of an answer: the spans, the rollup, or both."""
     recorded = ReadTables(store)
     asked(recorded, key, bounds, text)
     tables = {"spans": recorded.reads_spans, "rollup": recorded.reads_rollup}

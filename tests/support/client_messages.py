@@ -49,7 +49,7 @@ SOURCES_OF = {
     "str(reason)": (),  # as above
     "text": ("query/ledger.py:_instant",),
 }
-"""Where a text comes from that is neither a literal nor a constant of its module or of an imported one."""
+"""Expression other than a literal or constant → `module:name` of functions and constants with its texts."""
 OTHER_SOURCES = (
     "errors.py:_outcome",
     "engine/advice.py:advice_on",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
+
+import pytest
 
 from receiver.config.addresses import parse_store_url
 from receiver.engine import schema
@@ -14,6 +17,11 @@ from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.embedded import EmbeddedStore
 from receiver.settings import GIB, Settings
 from tests.support.fake_clickhouse import schema_sources
+
+KINDS = ["embedded", *(["server"] if os.environ.get("TRACE_DRAIN_TEST_CLICKHOUSE") else [])]
+"""Stores of a test whose claim is about SQL: without a real server, both are the same engine."""
+EACH_KIND = pytest.mark.parametrize("store", ["embedded", "server"], indirect=True)
+"""For tests of a fixture `store` that run on our own server over HTTP as well."""
 
 
 def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHouseStore:

@@ -1,4 +1,4 @@
-"""Names of the metrics as Prometheus stores them, and those that an expression in PromQL names."""
+"""Names of the metrics as Prometheus stores them, and the metrics that an expression in PromQL uses."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LIMITED: Final = (
         "ORDER BY sipHash64(a.number, b.number, c.number)"
     ),
 )
-"""Statements that the guard accepts and a limit of the engine ends."""
+"""Statements that the guard accepts, and that exceed a limit of the engine."""
 
 USEFUL: Final = (
     "SELECT 1",

@@ -176,7 +176,7 @@ async def test_matching_spans_are_counted_once_and_the_first_are_shown(client: C
         ("{false}", []),
     ],
 )
-async def test_query_selects_traces(client: Client, q: str, expected: list[str]) -> None:
+async def test_traceql_query_returns_the_matching_traces(client: Client, q: str, expected: list[str]) -> None:
     assert [trace["traceID"] for trace in await search(client, q)] == expected
 
 
@@ -245,7 +245,7 @@ async def test_values_of_a_tag_are_listed(client: Client, tag: str, expected: li
     assert await values(client, tag) == expected
 
 
-async def test_values_have_the_type_that_grafana_quotes_by(client: Client) -> None:
+async def test_value_has_the_type_by_which_grafana_quotes_it(client: Client) -> None:
     async def types(tag: str) -> set[str]:
         body = await answer(client, f"/v2/search/tag/{tag}/values", **TIMES)
         return {value["type"] for value in body["tagValues"]}
@@ -313,7 +313,7 @@ async def test_hostile_text_is_only_compared(client: Client, text: str) -> None:
         ("/v2/traces/xyz", {}, 400, "the trace id is not valid; expected 1 to 32 hex digits"),
     ],
 )
-async def test_error_is_text(
+async def test_error_is_answered_as_plain_text(
     client: Client, path: str, query: dict[str, object], status: int, message: str
 ) -> None:
     response = await client.get(url(f"/tempo/api{path}", **query))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,6 @@ def ids(path: Path) -> str:
 
 
 PYTHON = tracked("*.py")
-STUBS = tracked("*.pyi")
-RUST = tracked("*.rs")
 TEXT = tracked(
     "*.py", "*.pyi", "*.rs", "*.md", "*.toml", "*.sql", "*.sh", "Makefile", "*.service", "*.yml", "*.yaml"
 )
@@ -38,63 +37,59 @@ def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-@pytest.mark.parametrize("module", PYTHON, ids=ids)
-def test_python_module_is_documented_and_small(module: Path) -> None:
+def too_long(source: str) -> Iterator[str]:
+    if source.count("\n") > FILE_LINES_MAX:
+        yield f"the file is longer than {FILE_LINES_MAX} lines; split it by responsibility"
+
+
+def python_problems(module: Path) -> Iterator[str]:
     source = module.read_text()
     tree = ast.parse(source)
-
-    assert ast.get_docstring(tree), "expected a module docstring on the first line"
-    assert source.count("\n") <= FILE_LINES_MAX, (
-        f"the file is longer than {FILE_LINES_MAX} lines; split it by responsibility"
-    )
+    if not ast.get_docstring(tree):
+        yield "expected a module docstring on the first line"
+    yield from too_long(source)
     for function in functions(tree):
         lines = (function.end_lineno or function.lineno) - function.lineno + 1
-        assert lines <= FUNCTION_LINES_MAX, (
-            f"{function.name} has {lines} lines; expected at most {FUNCTION_LINES_MAX}"
-        )
+        if lines > FUNCTION_LINES_MAX:
+            yield f"{function.name} has {lines} lines; expected at most {FUNCTION_LINES_MAX}"
 
 
-@pytest.mark.parametrize("module", RUST, ids=ids)
-def test_rust_module_is_documented_and_small(module: Path) -> None:
+def rust_problems(module: Path) -> Iterator[str]:
     source = module.read_text()
-
-    assert source.startswith("//!"), "expected a module docstring on the first line"
-    assert source.count("\n") <= FILE_LINES_MAX, (
-        f"the file is longer than {FILE_LINES_MAX} lines; split it by responsibility"
-    )
-
-
-@pytest.mark.parametrize("module", tracked("*.rs"), ids=ids)
-def test_rust_function_is_short(module: Path) -> None:
+    if not source.startswith("//!"):
+        yield "expected a module docstring on the first line"
+    yield from too_long(source)
     start: int | None = None
     indent = ""
-    for number, line in enumerate(module.read_text().splitlines(), 1):
+    for number, line in enumerate(source.splitlines(), 1):
         if match := re.match(r"(\s*)(?:pub(?:\([a-z]+\))? )?(?:const )?fn \w+", line):
             start, indent = number, match[1]
         if start is not None and line.rstrip() == indent + "}":
-            assert number - start < FUNCTION_LINES_MAX, (
-                f"function at line {start} has {number - start + 1} lines; "
-                f"expected at most {FUNCTION_LINES_MAX}"
-            )
+            if number - start >= FUNCTION_LINES_MAX:
+                yield f"the function at line {start} has over {FUNCTION_LINES_MAX} lines"
             start = None
 
 
-@pytest.mark.parametrize("path", TEXT, ids=ids)
-def test_text_has_no_to_do_marker(path: Path) -> None:
-    if path == Path(__file__):
-        return
-    markers = re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!", path.read_text())
+def text_problems(path: Path) -> Iterator[str]:
+    if path != Path(__file__):
+        text = path.read_text()
+        for marker in re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!", text):
+            yield f"{marker}: do the work now, or file an issue"
+        for name in re.findall(r"(?<![\w.])/(?:work|root|home)/\S*|\.\./shared\S*", text):
+            yield f"{name} does not exist on user machines"
 
-    assert not markers, "do the work now, or file an issue"
 
-
-@pytest.mark.parametrize("path", TEXT, ids=ids)
-def test_text_has_no_path_of_a_specific_machine(path: Path) -> None:
-    if path == Path(__file__):
-        return
-    paths = re.findall(r"(?<![\w.])/(?:work|root|home)/\S*|\.\./shared\S*", path.read_text())
-
-    assert not paths, "these paths do not exist on user machines"
+# One test for all files: a test for each would take longer to start than to run.
+@pytest.mark.parametrize(
+    ("files", "problems_of"),
+    [
+        pytest.param(PYTHON, python_problems, id="Python modules are documented and small"),
+        pytest.param(tracked("*.rs"), rust_problems, id="Rust modules are documented and small"),
+        pytest.param(TEXT, text_problems, id="text has no to-do marker and no path of a specific machine"),
+    ],
+)
+def test_files_follow_the_style(files: list[Path], problems_of: Callable[[Path], Iterator[str]]) -> None:
+    assert [f"{ids(path)}: {problem}" for path in files for problem in problems_of(path)] == []
 
 
 def test_readme_is_short() -> None:

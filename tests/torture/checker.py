@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Findings:
-    """Counts of what was right, and counts and examples of what was wrong."""
+    """Counts of correct deliveries and rows, and counts and examples of violations."""
 
     counts: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)

@@ -27,7 +27,7 @@ KILL_ON_FULL_DISK_SHARE = 0.4
 
 @dataclass
 class FaultLog:
-    """What the driver did."""
+    """Record of the injected faults."""
 
     done: Counter[str] = field(default_factory=Counter)
     """Injected faults by kind and role."""

@@ -1,7 +1,7 @@
 """Oracle: the bytes of delivery `number` of a seed, and the rows that it must become.
 
-Invariant: both are functions of seed and number alone; no clock, no state. What was issued is never stored,
-    only computed again.
+Invariant: both are functions of seed and number alone; no clock, no state. Issued deliveries are never
+    stored, only computed again.
 Each trace id identifies its delivery: `tag of the seed u32 │ number u64 │ group u32`, big-endian.
 """
 

@@ -56,7 +56,7 @@ def unexpected_refusals(result: Result) -> int:
 
 
 def observations(result: Result) -> dict[str, int]:
-    """Return what a run must have observed to prove anything."""
+    """Return the observations that a run needs to prove anything."""
     answers, done = result.outcomes.answers, result.fault_log.done
     return {
         "acknowledged deliveries": sum(counts.acknowledged > 0 for counts in result.outcomes.sent.values()),

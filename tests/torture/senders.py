@@ -42,7 +42,7 @@ class SendCounts:
 
 @dataclass
 class Outcomes:
-    """What all senders observed. Thread-safe: every change is made under the lock."""
+    """Observations of all senders. Thread-safe: every change is made under the lock."""
 
     sent: dict[int, SendCounts] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)

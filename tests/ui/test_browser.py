@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from playwright.async_api import Page
 
 from tests.ui.conftest import TIMES, Client
-
-if TYPE_CHECKING:
-    from playwright.async_api import Page
-
-async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-
-
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    """Yield a page of a browser. An error of a script fails the test."""
-    errors: list[str] = []
-    async with async_api.async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        yield page
-        await browser.close()
-    assert errors == []
 
 
 def url_of(site: Client, **parameters: str) -> str:

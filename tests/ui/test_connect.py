@@ -11,7 +11,8 @@ import pytest
 
 from receiver.api.source import Answer, Row
 from receiver.config.load import Loaded
-from receiver.errors import StoreTrouble
+from receiver.errors import DiskTrouble, StoreTrouble
+from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import Drain, Settings, Tls
 from receiver.ui.admin_port import AdminReport, Sample
 from receiver.ui.connect import endpoint_url
@@ -123,7 +124,20 @@ async def test_check_list_turns_done_as_the_first_delivery_arrives(
     assert "web GET /, received" in after["checks"][5]["text"]
 
 
-async def test_store_that_is_away_fails_the_last_step_and_not_the_page(
+async def test_ledger_that_is_still_read_fails_no_step(start_site: StartSite, facts: ReceiverFacts) -> None:
+    def unread(_query: Mapping[str, str]) -> LedgerAnswer:
+        raise DiskTrouble("ledger is still being read")
+
+    facts.ledger = unread
+    client = await start_site(FakeSource())
+
+    checks = await (await client.get("/connect/checks")).json()
+
+    assert {check["state"] for check in checks["checks"]} == {"waiting"}
+    assert checks["checks"][4]["text"] == "Stored spans are not counted: ledger is still being read."
+
+
+async def test_unavailable_store_fails_the_last_step_and_not_the_page(
     start_site: StartSite, facts: ReceiverFacts
 ) -> None:
     facts.ledger = lambda _query: ledger_of(ledger_line("default", stored=5))

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]  # has no types
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page
 
 from receiver.api.access import COOKIE, LOGIN
 from tests.support.access import VIEWER, Client
+from tests.support.browser import WAIT_MS, accessibility_violations, chromium, needs_chromium
 from tests.ui.conftest import StartReceiver
 
-WAIT_MS = 15_000
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_chromium
 
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Page]:
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = await chromium.new_page()
+    async with chromium() as running:
+        page = await running.new_page()
         page.set_default_timeout(WAIT_MS)
         yield page
-        await chromium.close()
 
 
 def url_of(client: Client, path: str) -> str:
@@ -64,7 +59,7 @@ async def test_wrong_token_is_answered_on_an_accessible_page(start: StartReceive
     await browser.press("#token", "Enter")
 
     await browser.wait_for_selector("text=This token is not valid.")
-    assert (await Axe().run(browser)).response["violations"] == []
+    assert await accessibility_violations(browser) == []
 
 
 async def test_link_of_another_site_leads_to_the_page_of_a_session(

@@ -1,4 +1,4 @@
-"""Pages: what they answer, how they show errors, and that texts of senders stay text."""
+"""Pages: their content, errors in their frame, and texts of senders that stay text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from receiver.api.query_queue import CallerBusy
 from receiver.api.source import Answer, Row, SqlAnswer
 from receiver.errors import MalformedBody, StoreTrouble
 from receiver.query.raw_sql.statement import SqlQuery
@@ -17,25 +18,8 @@ from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
 from receiver.ui.view import instant
-from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, Client, StartSite
+from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, URLS, Client, StartSite
 
-URLS = (
-    "/",
-    "/search",
-    "/search?q=status%3Derror",
-    "/search?facet=http.route&selection=status%3Derror",
-    "/services",
-    "/errors",
-    "/compare",
-    "/compare?a=dpl_1&b=dpl_2",
-    "/tail",
-    "/sql",
-    "/sql?q=SELECT+*+FROM+otel_traces+WHERE+TraceId+LIKE+%27ff%25%27",
-    "/sql?q=SELECT+SpanName,+count()+FROM+otel_traces+GROUP+BY+1+ORDER+BY+2",
-    "/receiver",
-    "/connect",
-    f"/trace/{HOSTILE_TRACE}",
-)
 SCRIPTS = (
     "frame.js",
     "waterfall.js",
@@ -115,7 +99,7 @@ async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
-    path = PAGES[name].path.replace("{id}", HOSTILE_TRACE)
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
 
     answer = await site.get(path)
 
@@ -240,7 +224,9 @@ async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartS
     [
         (StoreTrouble("secret of a row", code=210, name="NETWORK_ERROR"), 503, "NETWORK_ERROR (210)"),
         (StoreTrouble("secret of a row", code=241, name="MEMORY"), 422, "GiB of memory"),
+        (StoreTrouble("secret of a row", code=60, name="UNKNOWN_TABLE"), 503, "the store has no tables"),
         (MalformedBody("filter, column 3: what is wrong", field="filter"), 400, "column 3"),
+        (CallerBusy("too many queries wait"), 429, "too many queries wait"),
     ],
 )
 async def test_failed_query_is_explained_in_the_frame(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import current_thread
 
 import pytest
 
@@ -22,13 +23,13 @@ from tests.ui.test_pages import page_of
 NOW_S = 1_800_000_000.0
 
 
-def store_is_away(facts: ReceiverFacts) -> None:
+def store_is_unavailable(facts: ReceiverFacts) -> None:
     segments_wait(facts)
     facts.health = lambda: {"store": "retry: NETWORK_ERROR (210)", "clock": ""}
 
 
 def journal_is_full(facts: ReceiverFacts) -> None:
-    store_is_away(facts)
+    store_is_unavailable(facts)
     facts.journal_bytes = lambda: facts.settings.journal.bytes_max
 
 
@@ -46,28 +47,45 @@ def segments_wait(facts: ReceiverFacts) -> None:
         (lambda _facts: None, "ok"),
         (segments_wait, "behind 40 s"),
         (window_is_short, "needs attention"),
-        (store_is_away, "store away"),
+        (store_is_unavailable, "store unavailable"),
         (journal_is_full, "journal 100 % full"),
     ],
 )
-def test_state_is_the_most_urgent_problem(
+async def test_state_is_the_most_urgent_problem(
     facts: ReceiverFacts, change: Callable[[ReceiverFacts], None], text: str
 ) -> None:
     change(facts)
 
-    assert facts.state(NOW_S).text == text
+    assert (await facts.state(NOW_S)).text == text
 
 
 async def test_every_page_shows_the_state_of_the_receiver(site: Client, facts: ReceiverFacts) -> None:
-    store_is_away(facts)
+    store_is_unavailable(facts)
 
     page = await page_of(site, "/errors")
 
     assert ("span", {"class": "state error"}) in page.elements
-    assert "store away" in page.text
+    assert "store unavailable" in page.text
 
 
-def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
+async def test_journal_is_measured_once_per_page_and_not_on_the_event_loop(
+    site: Client, facts: ReceiverFacts
+) -> None:
+    threads: list[str] = []
+
+    def journal_bytes() -> int:
+        threads.append(current_thread().name)
+        return 0
+
+    facts.journal_bytes = journal_bytes
+
+    await page_of(site, "/errors")
+
+    assert len(threads) == 1, "once for a page"
+    assert threads != [current_thread().name]
+
+
+async def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
     facts: ReceiverFacts,
 ) -> None:
     journal = Journal(bytes_max=1_000_000, disk_free_min=1)
@@ -75,7 +93,7 @@ def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and
     facts.journal_bytes = lambda: 600_000
     facts.progress.oldest_since_s, facts.progress.backlog_bytes = NOW_S - 60, 600_000
 
-    room = facts.journal(NOW_S)
+    room = await facts.journal(NOW_S)
 
     assert room.room_bytes == 400_000
     assert room.full_in_s == pytest.approx(40)
@@ -209,8 +227,8 @@ async def test_settings_are_shown_with_origins_and_without_secrets(
     assert {key: origin for key, origin in shown.items() if origin != "default"} == origins | derived
 
 
-def test_segments_that_make_no_progress_need_attention(facts: ReceiverFacts) -> None:
+async def test_segments_that_make_no_progress_need_attention(facts: ReceiverFacts) -> None:
     facts.progress.stalled[SegmentId(1, 2)] = "refused"
     facts.health = lambda: {"writer": facts.progress.stall_reason}
 
-    assert facts.state(NOW_S).text == "needs attention"
+    assert (await facts.state(NOW_S)).text == "needs attention"

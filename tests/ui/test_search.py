@@ -21,7 +21,7 @@ from tests.support.receiver_facts import facts_of
 from tests.ui.conftest import NOON_S, TIMES, Client
 from tests.ui.test_pages import Document, FakeSource, page_of
 
-SHOP = "/search?q=http.route exists"
+SHOP = "/search?q=http.route exists project=prj_1"
 """The spans of the shop, without the hostile ones."""
 
 

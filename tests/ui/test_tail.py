@@ -34,7 +34,7 @@ def row_of(name: str, **more: object) -> Row:
 
 
 class TailSource(FakeSource):
-    """Source that answers with these spans, and keeps what it was asked."""
+    """Source that answers with these spans, and keeps the parameters of each question."""
 
     def __init__(self, *rows: Row) -> None:
         super().__init__()
@@ -101,7 +101,9 @@ async def test_hostile_span_stays_text(start_site: StartSite, text: str) -> None
     hostile = row_of(text, service=text, project=text, trace_id=text, status="Error", status_message=text)
     client = await start_site(TailSource(hostile))
 
-    page = Document(await (await client.get("/tail", params={"q": term("name", text)})).text())
+    # A filter has no NUL.
+    q = term("name", text) if "\0" not in text else ""
+    page = Document(await (await client.get("/tail", params={"q": q})).text())
 
     assert page.text.count(text) >= 4
     assert not {tag for tag, _ in page.elements} & {"img", "svg"}

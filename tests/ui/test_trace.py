@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import current_thread
 from typing import Any
 
+import pytest
+
 from receiver.query.traces.trace_model import Row, trace_of
+from receiver.query.traces.traces import rows_of
 from receiver.ui.trace import columns, sentence
+from tests.ui.conftest import Client
+from tests.ui.test_pages import page_of
 
 
 def row(number: int, parent: int | None, start_ns: int, duration_ns: int, **more: object) -> Row:
@@ -43,6 +50,27 @@ def test_sentence_names_the_longest_operation_and_the_errors() -> None:
     assert (
         sentence(trace_of(rows)) == "100 ms in 2 spans; 90 ms of it in web operation 2 (90 %); 1 error: dead"
     )
+
+
+async def test_trace_is_parsed_and_arranged_outside_of_the_event_loop(
+    site: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, str] = {}
+
+    def recorded(call: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+        def recording(value: Any) -> Any:  # noqa: ANN401 - any function
+            threads[name] = current_thread().name
+            return call(value)
+
+        return recording
+
+    monkeypatch.setattr("receiver.api.source.rows_of", recorded(rows_of, "parse"))
+    monkeypatch.setattr("receiver.ui.trace.trace_of", recorded(trace_of, "arrange"))
+
+    await page_of(site, f"/trace/{1:032x}")
+
+    assert threads.keys() == {"parse", "arrange"}
+    assert current_thread().name not in threads.values()
 
 
 def test_columns_of_a_trace_with_100_000_spans_take_no_quadratic_time() -> None:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from receiver.api.source import Answer, Row, SqlAnswer
 from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
+from receiver.query.filters.filter_values import attribute_text
 from receiver.query.raw_sql.statement import SqlQuery
-from receiver.ui.filter_text import all_of, attribute, error_column, without_term
+from receiver.ui.filter_text import all_of, error_column, without_term
+from receiver.ui.timeline import Timeline
 from receiver.ui.view import View, term
 from tests.support.receiver_facts import facts_of
 
@@ -85,7 +87,9 @@ def test_joined_filters_must_all_match() -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40))
 def test_attribute_is_named_whatever_characters_its_key_has(key: str) -> None:
-    assert parse_filter(term(attribute("span", key), "x")) == Comparison(Attribute("span", key), "=", "x")
+    assert parse_filter(term(attribute_text("span", key), "x")) == Comparison(
+        Attribute("span", key), "=", "x"
+    )
 
 
 def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
@@ -98,3 +102,19 @@ def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
 def test_error_column_is_of_the_text_itself() -> None:
     assert error_column("service=web status=eror") == 20
     assert error_column("service=web") == 0
+
+
+def test_values_of_each_group_are_placed_in_their_intervals() -> None:
+    timeline = Timeline(view(since="2027-01-15T07:00Z", until="2027-01-15T07:05Z"))
+    rows: list[Row] = [
+        {"group": "a", "start": "2027-01-15T07:00:00Z", "spans": 1},
+        {"group": "b", "start": "2027-01-15T07:00:05Z", "spans": 2},
+        {"group": "a", "start": "2027-01-15T07:04:55Z", "spans": 3},
+    ]
+
+    found = timeline.values_by_group(rows, "spans")
+
+    assert (timeline.step_s, timeline.count) == (5, 60)
+    assert found["a"] == [1, *[0] * 58, 3]
+    assert found["b"] == [0, 2, *[0] * 58]
+    assert found["unknown"] == [0] * 60

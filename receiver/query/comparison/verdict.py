@@ -13,6 +13,7 @@ from receiver.query.comparison.operation_change import (
     Samples,
     relative_changes,
 )
+from receiver.sizes import counted, percent
 
 
 class Judged(NamedTuple):
@@ -48,16 +49,16 @@ def verdict_of(facts: Facts) -> str:
         if not judged.change.is_worse and judged.change.words[0] not in (SAME, TOO_FEW)
     ]
     extras = [
-        text
+        counted(count, noun)
         for count, noun in (
             (facts.new_errors, "new error"),
             (facts.vanished, "vanished operation"),
             (facts.appeared, "new operation"),
         )
-        if (text := _counted(count, noun))
+        if count
     ]
     if worse:
-        also = [f"{_counted(len(better), 'operation')} better"] if better else []
+        also = [f"{counted(len(better), 'operation')} better"] if better else []
         return f"{facts.b} is worse: {', '.join([*_most(worse), *extras, *also])}"
     unchanged = _without_change(facts)
     if facts.new_errors:
@@ -70,8 +71,8 @@ def verdict_of(facts: Facts) -> str:
 
 def _most(operations: list[Judged]) -> list[str]:
     """Return the description of the first operation, and how many more there are."""
-    more = _counted(len(operations) - 1, "more operation")
-    return [_described(operations[0]), *([more] if more else [])]
+    more = len(operations) - 1
+    return [_described(operations[0]), *([counted(more, "more operation")] if more else [])]
 
 
 def _described(judged: Judged) -> str:
@@ -99,15 +100,5 @@ def _percentile(a: Samples, b: Samples, direction: int) -> str:
 def _without_change(facts: Facts) -> str:
     judged = [operation for operation in facts.operations if operation.change.words != (TOO_FEW,)]
     if judged:
-        return f"no measurable change in {_counted(len(judged), 'operation')}"
+        return f"no measurable change in {counted(len(judged), 'operation')}"
     return f"too few spans to compare operations, which takes {SPANS_MIN} of an operation on both sides"
-
-
-def percent(share: float) -> str:
-    """Return the share as a percentage with at least two digits."""
-    return f"{share * 100:.0f} %" if share in (0, 1) or share >= 0.1 else f"{share * 100:.2g} %"  # noqa: PLR2004
-
-
-def _counted(count: int, noun: str) -> str:
-    """Return the count with its noun; an empty text for 0."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}" if count else ""

@@ -5,13 +5,13 @@ Invariant: the cost is bounded. An error of the store gives no suggestions; the 
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import Final
 
 from receiver.engine.store import TABLE, Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.query.filters.filter import Attribute, TraceFilter, spansets, terms
+from receiver.query.filters.filter_values import attribute_text
 from receiver.query.filters.trace_sql import IN_RANGE
 from receiver.query.limits import SETTINGS
 
@@ -27,7 +27,6 @@ ATTRIBUTES_MAX = 8
 SIMILARITY_MIN = 0.7
 """Minimum similarity of two keys, from 0 to 1."""
 _SCOPES: Final = ("span", "resource")
-_PLAIN = re.compile(r"[A-Za-z_][\w.:/-]*")
 _KEYS = f"""
 SELECT found.1 AS scope, found.2 AS key
 FROM
@@ -84,12 +83,5 @@ def _close(attribute: Attribute, present: set[tuple[str, str]]) -> list[str]:
     if any((scope, attribute.key) in present for scope in scopes):
         return []
     keys = get_close_matches(attribute.key, sorted({key for _, key in present}), n=3, cutoff=SIMILARITY_MIN)
-    return [_name(scope, key) for key in keys for scope in _SCOPES if (scope, key) in present]
-
-
-def _name(scope: str, key: str) -> str:
     # In the syntax of a filter, so that an operator can copy the suggestion.
-    if _PLAIN.fullmatch(key):
-        return f"{scope}.{key}"
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{scope}."{escaped}"'
+    return [attribute_text(scope, key) for key in keys for scope in _SCOPES if (scope, key) in present]

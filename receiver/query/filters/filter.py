@@ -63,6 +63,12 @@ WORDS: Final[dict[Kind, dict[str, str]]] = {
     "flag": {"true": "1", "false": ""},
 }
 """Word of a filter → stored value; a flag is empty if it is false."""
+_USUAL_OPERATOR: Final[dict[Kind, str]] = {"flag": "", "duration": ">", "count": ">"}
+FIELD_COMPLETIONS: Final = {
+    name: name + _USUAL_OPERATOR.get(kind, "=")
+    for name, kind in {**INTRINSICS, "name": INTRINSICS[ALIASES["name"]]}.items()
+}
+"""Field, or its usual alias → the same with the operator that usually follows."""
 
 
 @dataclass(frozen=True, slots=True)

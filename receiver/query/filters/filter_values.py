@@ -40,6 +40,8 @@ TRACE_TERMS_MAX = 4
 DEPTH_MAX = 16
 """Maximum nesting of parentheses and negations."""
 REGEX_CHARACTERS_MAX = 500
+PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
+"""Key of an attribute that needs no quotation marks."""
 
 SCOPES: Final[tuple[Scope, ...]] = tuple(scope for scope in get_args(Scope) if scope)
 OPERATORS: Final[tuple[Operator, ...]] = get_args(Operator)
@@ -216,6 +218,17 @@ def text_or_wildcard(text: str) -> str | Wildcard:
         else:
             parts[-1] += character[-1]
     return parts[0] if len(parts) == 1 else Wildcard(tuple(parts))
+
+
+def quoted(text: str) -> str:
+    """Return a value or key in quotation marks, whatever characters it has."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def attribute_text(scope: str, key: str) -> str:
+    """Return an attribute as filters name it: `span.http.route`, `resource."my key"`."""
+    return f"{scope}.{key}" if PLAIN_KEY.fullmatch(key) else f"{scope}.{quoted(key)}"
 
 
 def unquoted(key: str) -> str:

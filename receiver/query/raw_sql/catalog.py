@@ -42,7 +42,7 @@ _HIDDEN_DATABASES: Final = frozenset(
 
 
 class Catalog(NamedTuple):
-    """What the engine knows by the names of a statement, in lower case except for the database."""
+    """Objects of the engine with the names of a statement. Names are in lower case, except the database's."""
 
     keywords: frozenset[str]
     reserved: frozenset[str]

@@ -25,7 +25,7 @@ from receiver.query.raw_sql.catalog import Catalog
 from receiver.query.raw_sql.tokens import Kind, Token
 
 _BEFORE: Final = Token(Kind.SIGN, "")
-"""Stands for the token before the first one, and for the one after the last one."""
+"""Stands for the missing neighbour of the first and of the last token."""
 _END_KEY: Final = "end"
 _INTERNAL: Final = "__"
 """Beginning of the names of functions that the engine has for itself."""

@@ -60,11 +60,11 @@ def _check_functions(tree: list[str]) -> None:
 
 
 def _tables_of_parsed(tree: list[str]) -> Iterator[str]:
-    """Yield the names at the places of tables: the line above, with less indentation, names the place."""
+    """Yield the names of tables: identifiers whose parent line, which is indented less, is a table clause."""
     above: list[str] = []
     for line in tree:
         depth = (len(line) - len(line.lstrip())) // 2
-        # A line without a line above is not in the engine's form. It counts as a table and is refused.
+        # A line without a parent is not in the engine's form. It counts as a table and is refused.
         place = above[depth - 1].strip() if 0 < depth <= len(above) else _ABOVE_TABLES[0]
         if place in _ABOVE_TABLES and (match := _PARSED_TABLE.match(line)):
             yield match[1]

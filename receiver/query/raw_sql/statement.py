@@ -218,6 +218,6 @@ def _invalid_statements() -> Iterator[None]:
             raise
         if trouble.code not in _ABOUT_THE_TEXT:
             raise InvalidStatement(f"the store: {trouble.label}") from trouble
-        # What follows repeats the statement.
+        # The rest of the message repeats the statement.
         text = quoted(str(trouble).partition(" In scope ")[0], Login())
         raise InvalidStatement(f"the store: {trouble.label}: {text}") from trouble

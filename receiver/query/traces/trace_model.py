@@ -103,8 +103,10 @@ def trace_of(rows: Iterable[Row]) -> Trace:
     # Children come before their parents here, so the sums of each subtree are ready.
     for span in reversed(ordered):
         span.self_ns = _self_ns(span)
-        span.spans = 1 + sum(child.spans for child in span.children)
-        span.has_error_below = span.is_error or any(child.has_error_below for child in span.children)
+        span.has_error_below = span.is_error
+        for child in span.children:
+            span.spans += child.spans
+            span.has_error_below |= child.has_error_below
     # A span without a parent precedes orphans, even if an orphan started earlier.
     root = min(tops, key=lambda span: (bool(span.row["ParentSpanId"]), *_order(span)))
     _mark_critical_path(root)
@@ -119,7 +121,8 @@ def in_tree_order(tops: Sequence[Span]) -> Iterator[Span]:
         span = waiting.pop()
         span.depth = span.parent.depth + 1 if span.parent else 0
         yield span
-        waiting.extend(reversed(span.children))
+        if span.children:
+            waiting.extend(reversed(span.children))
 
 
 def start_ns_of(timestamp: str) -> int:
@@ -142,7 +145,7 @@ def _distinct(rows: Iterable[Row]) -> list[Span]:
     """Return a span for each group of equal rows, by start."""
     known: dict[tuple[Any, ...], Span] = {}
     for row in rows:
-        identity = tuple(row.get(column) for column in SPAN_IDENTITY)
+        identity = tuple(map(row.get, SPAN_IDENTITY))
         if identity in known:
             known[identity].copies += 1
         else:

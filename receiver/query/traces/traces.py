@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import orjson
@@ -106,6 +106,15 @@ def comparison(
             yield orjson.dumps(difference) + b"\n"
 
 
+def compared_trace(rows: Sequence[Row], spans_max: int = COMPARED_SPANS_MAX) -> Trace:
+    """Return the trace of at least one row of `outline`. Raises for too many to compare."""
+    if len(rows) > spans_max:
+        raise MalformedBody(
+            f"a trace has over {spans_max} spans; expected two smaller traces to compare", field="trace_id"
+        )
+    return trace_of(rows)
+
+
 def group_of(row: Row) -> list[str]:
     """Return the key that brings rows of one resource and scope together."""
     return [str(row[column]) for column in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS)]
@@ -133,7 +142,7 @@ def _lines(
         yield from within_time(store.lines(statement, {**parameters, **bounds}))
 
 
-def rows_of(pieces: Iterator[bytes]) -> Iterator[Row]:
+def rows_of(pieces: Iterable[bytes]) -> Iterator[Row]:
     """Yield the objects of an answer in lines."""
     return (orjson.loads(line) for piece in pieces for line in piece.splitlines())
 
@@ -147,8 +156,4 @@ def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
 
 def _outline_tree(store: Store, trace_id: str, spans_max: int) -> Trace | None:
     rows = list(rows_of(_lines(store, _OUTLINE, trace_id, spans_max)))
-    if len(rows) > spans_max:
-        raise MalformedBody(
-            f"a trace has over {spans_max} spans; expected two smaller traces to compare", field="trace_id"
-        )
-    return trace_of(rows) if rows else None
+    return compared_trace(rows, spans_max) if rows else None

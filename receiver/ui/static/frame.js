@@ -70,6 +70,11 @@ const element = (name, ...children) => {
   return made;
 };
 
+const ofPage = [];
+
+// Add keys of the page to the list of keyboard shortcuts: pairs of keys and text.
+export const addShortcuts = (...pairs) => ofPage.push(...pairs);
+
 function shortcuts() {
   const pages = [...document.querySelectorAll("header nav [data-key]")];
   return [
@@ -78,6 +83,7 @@ function shortcuts() {
     ["j, k", "select the next or previous row"],
     ["Enter", "open the selected row"],
     ["t", "show the numbers of a chart as a table"],
+    ...ofPage,
     ...pages.map((page) => [`g ${page.dataset.key}`, page.textContent]),
   ];
 }
@@ -108,12 +114,24 @@ function moveSelection(step) {
   rows[next].scrollIntoView({ block: "nearest" });
 }
 
+// A table that scrolls sideways and has no link takes the focus, because keys scroll only what has the focus.
+function focusWideTables() {
+  for (const table of document.querySelectorAll("table")) {
+    const isScrolled = table.scrollWidth > table.clientWidth && !table.querySelector("a, button");
+    if (isScrolled) table.tabIndex = 0;
+    else table.removeAttribute("tabindex");
+  }
+}
+
 let prefixAt = -PREFIX_MS;
+
+// Whether a key is the second one of `g KEY`, which opens a page.
+export const opensPage = (event) => event.timeStamp - prefixAt < PREFIX_MS;
 
 function onKey(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, textarea, select, [contenteditable], [role=treegrid], dialog")) return;
-  if (event.timeStamp - prefixAt < PREFIX_MS) {
+  if (event.target.closest("input, textarea, select, [contenteditable], dialog")) return;
+  if (opensPage(event)) {
     prefixAt = -PREFIX_MS;
     const page = document.querySelector(`header nav [data-key="${CSS.escape(event.key)}"]`);
     if (page) page.click();
@@ -139,6 +157,8 @@ document.getElementById("zone").addEventListener("click", nextZone);
 document.getElementById("keys").addEventListener("click", showShortcuts);
 document.getElementById("keys").hidden = false;
 document.addEventListener("keydown", onKey);
+focusWideTables();
+addEventListener("resize", focusWideTables);
 // The address bar shows absolute times, so that a copied address shows the same spans to others.
 const permalink = document.querySelector("link[rel=canonical]");
 if (permalink) history.replaceState(null, "", permalink.href);

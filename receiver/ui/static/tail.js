@@ -1,13 +1,15 @@
 // Spans that arrive: asks every second for those received since the last answer; Space pauses.
 
 import { Arrivals } from "./arrivals.js";
-import { applyChosenZone } from "./frame.js";
+import { addShortcuts, applyChosenZone } from "./frame.js";
 
 const POLL_MS = 1000;
 const body = document.getElementById("arrivals");
 const state = document.getElementById("tail-state");
 const pause = document.getElementById("pause");
 const nothing = document.getElementById("nothing");
+
+addShortcuts(["Space", "pause or resume"]);
 
 const arrivals = new Arrivals({
   rowsMax: Number(body.dataset.rowsMax),
@@ -57,7 +59,7 @@ function show(rows) {
   pause.textContent = arrivals.isPaused ? (count ? `Resume: ${count} new` : "Resume") : "Pause";
 }
 
-function say(text) {
+function announce(text) {
   if (state.textContent !== text) state.textContent = text;
 }
 
@@ -74,14 +76,14 @@ async function poll() {
       if (!answer.ok) throw new Error(String(answer.status));
       const { rows, is_cut: isCut } = await answer.json();
       show(arrivals.take(rows));
-      say(
+      announce(
         isCut
           ? "More spans arrive than are shown here: use a narrower filter."
           : `${arrivals.isPaused ? "Paused" : "Live"}, asked every second. Space pauses and resumes.`,
       );
     }
   } catch {
-    say("The receiver does not answer. Asking again.");
+    announce("The receiver does not answer. Asking again.");
   }
   setTimeout(poll, POLL_MS);
 }

@@ -1,6 +1,7 @@
 // Which spans of a trace are visible: pure functions over columns, without the page.
 //
-// A trace is an object of columns in the order of its tree: every span stands before its children.
+// A trace is an object of columns in the order of its tree: every span stands before its children. The place of
+// a span is its index in the columns.
 
 // The level of each span; the top has level 1.
 export function levelsOf(parent) {
@@ -30,6 +31,13 @@ export function visiblePlaces(trace, { collapsed, focus, matches }) {
     place = collapsed.has(place) ? trace.ends[place] : place + 1;
   }
   return shown;
+}
+
+// The row of each place; -1 if it is not shown.
+export function rowsOf(shown, total) {
+  const rows = new Int32Array(total).fill(-1);
+  shown.forEach((place, row) => (rows[place] = row));
+  return rows;
 }
 
 function withAncestors(parent, matches) {
@@ -82,5 +90,5 @@ export function durationText(nanoseconds) {
       return `${text} ${unit}`;
     }
   }
-  return nanoseconds ? `${Math.round(nanoseconds)} ns` : "0 ms";
+  return `${Math.round(nanoseconds)} ns`;
 }

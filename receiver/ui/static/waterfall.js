@@ -1,14 +1,22 @@
 // Waterfall of a trace: a treegrid with only the visible rows in the page, and an overview of all spans.
 
-import { collapsedBelow, durationText, endsOf, levelsOf, search, visiblePlaces } from "./tree.js";
+import { addShortcuts, opensPage } from "./frame.js";
+import { drawOverview } from "./overview.js";
+import { collapsedBelow, durationText, endsOf, levelsOf, rowsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = 28;
 const MARGIN_ROWS = 8; // rows above and below the visible ones, so that scrolling shows no gap
-const OVERVIEW_PX = 64;
 const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
 const LEVELS_SHOWN = 3;
 const INDENT_LEVELS_MAX = 30;
 const HUES = 12;
+const SHORTCUTS = [
+  ["← →", "collapse or expand the selected span, or go to its parent or first child"],
+  ["e", "select the next error"],
+  ["c", "show or hide the critical path"],
+  ["f", "show only the selected span and those below it, or all"],
+  [".", "copy the id of the selected span"],
+];
 
 const element = (name, className, ...children) => {
   const made = document.createElement(name);
@@ -78,7 +86,9 @@ class Waterfall {
     this.grid.append(this.space);
     document.getElementById("rows").replaceChildren(tools, this.overview, this.grid);
     this.grid.addEventListener("scroll", () => this.schedule());
-    this.grid.addEventListener("keydown", (event) => this.onKey(event));
+    // In the capturing phase, so that a key of the trace is not taken as one of every page.
+    document.addEventListener("keydown", (event) => this.onKey(event), { capture: true });
+    addShortcuts(...SHORTCUTS);
     this.grid.addEventListener("click", (event) => this.onClick(event));
     this.filter.addEventListener("input", () => this.setFilter(this.filter.value));
     addEventListener("resize", () => this.schedule());
@@ -91,10 +101,10 @@ class Waterfall {
     });
   }
 
-  // Compute the visible rows anew after what is shown has changed.
+  // Compute the visible rows after a change of the filter, the focus or the collapsed spans.
   update() {
     this.shown = visiblePlaces(this.trace, this);
-    this.rowOf = new Map(this.shown.map((place, row) => [place, row]));
+    this.rowOf = rowsOf(this.shown, this.trace.parent.length);
     this.space.style.height = `${this.shown.length * ROW_PX}px`;
     this.grid.setAttribute("aria-rowcount", this.shown.length);
     const total = this.trace.parent.length;
@@ -113,8 +123,7 @@ class Waterfall {
       row.line.hidden = index >= rows.length;
       if (index < rows.length) this.fill(row, rows[index], first + index);
     });
-    const chosenRow = this.rowOf.get(this.chosen);
-    if (chosenRow === undefined) this.grid.removeAttribute("aria-activedescendant");
+    if (this.rowOf[this.chosen] < 0) this.grid.removeAttribute("aria-activedescendant");
     else this.grid.setAttribute("aria-activedescendant", `span-${this.chosen}`);
   }
 
@@ -176,34 +185,19 @@ class Waterfall {
     bar.style.width = `max(1px, ${took * scale}%)`;
   }
 
-  // One column of pixels for each moment, one row of pixels for a group of spans.
+  // After the rows are on the screen, because a reader waits for the rows.
   drawOverview() {
-    const { trace, overview } = this;
-    const width = Math.max(1, overview.clientWidth);
-    overview.width = width;
-    overview.height = OVERVIEW_PX;
-    const pen = overview.getContext("2d");
-    // A canvas does not know the names of the style sheet, so the browser has to compute each colour.
-    const color = (name) => {
-      overview.style.color = `var(${name})`;
-      return getComputedStyle(overview).color;
-    };
-    const colors = { span: color("--mark"), failed: color("--error-mark") };
-    const perRow = Math.max(1, this.shown.length / (OVERVIEW_PX / 2));
-    const scale = width / Math.max(1, trace.duration);
-    const bar = (place, row, fill) => {
-      pen.fillStyle = fill;
-      pen.fillRect(trace.start[place] * scale, Math.floor(row / perRow) * 2, Math.max(1, trace.took[place] * scale), 1);
-    };
-    pen.globalAlpha = 0.6;
-    this.shown.forEach((place, row) => bar(place, row, colors.span));
-    pen.globalAlpha = 1;
-    this.shown.forEach((place, row) => this.errors.has(place) && bar(place, row, colors.failed));
+    this.awaited ??= requestAnimationFrame(() =>
+      setTimeout(() => {
+        this.awaited = undefined;
+        drawOverview(this.overview, this.trace, this.shown, this.errors);
+      }),
+    );
   }
 
   reveal(place) {
-    const row = this.rowOf.get(place);
-    if (row === undefined) return;
+    const row = this.rowOf[place];
+    if (row < 0) return;
     const top = row * ROW_PX;
     const { scrollTop, clientHeight } = this.grid;
     if (top < scrollTop) this.grid.scrollTop = top;
@@ -213,7 +207,7 @@ class Waterfall {
   choose(place) {
     this.chosen = place;
     for (let above = this.trace.parent[place]; above >= 0; above = this.trace.parent[above]) this.collapsed.delete(above);
-    if (!this.rowOf.has(place)) {
+    if (this.rowOf[place] < 0) {
       this.focus = -1;
       this.matches = null;
       this.filter.value = "";
@@ -240,7 +234,7 @@ class Waterfall {
   }
 
   move(step) {
-    const row = this.rowOf.get(this.chosen) ?? 0;
+    const row = Math.max(0, this.rowOf[this.chosen]);
     const next = Math.max(0, Math.min(this.shown.length - 1, row + step));
     if (this.shown.length) this.choose(this.shown[next]);
   }
@@ -303,12 +297,21 @@ class Waterfall {
   }
 
   onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || opensPage(event)) return;
+    if (event.target.closest("input, textarea, select, dialog")) return;
     const page = Math.max(1, Math.floor(this.grid.clientHeight / ROW_PX) - 1);
-    const actions = {
+    const ofTrace = {
       j: () => this.move(1),
-      ArrowDown: () => this.move(1),
       k: () => this.move(-1),
+      e: () => this.nextError(),
+      c: () => this.toggleCritical(),
+      f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
+      "/": () => this.filter.focus(),
+      ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),
+    };
+    // Elsewhere these keys scroll the page.
+    const ofGrid = {
+      ArrowDown: () => this.move(1),
       ArrowUp: () => this.move(-1),
       PageDown: () => this.move(page),
       PageUp: () => this.move(-page),
@@ -316,15 +319,11 @@ class Waterfall {
       End: () => this.move(this.shown.length),
       ArrowLeft: () => this.collapseOrGoUp(),
       ArrowRight: () => this.expandOrGoDown(),
-      e: () => this.nextError(),
-      c: () => this.toggleCritical(),
-      f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
-      "/": () => this.filter.focus(),
-      ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),
     };
-    if (!(event.key in actions)) return;
+    const action = ofTrace[event.key] ?? (event.target === this.grid ? ofGrid[event.key] : undefined);
+    if (!action) return;
     event.preventDefault();
-    actions[event.key]();
+    action();
   }
 }
 

@@ -1,0 +1,68 @@
+"""Chromium for tests, and pages that report whatever a browser finds wrong with them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]  # has no types
+from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, async_playwright
+
+CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+WAIT_MS = 60_000
+"""How long a step may take on a busy machine."""
+REPORT_VIOLATIONS = """
+addEventListener("securitypolicyviolation", (event) => {
+  console.error(`violates ${event.violatedDirective}: ${event.blockedURI}`);
+});
+"""
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """Start Chromium."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def faultless_page(browser: Browser, origin: str, **options: Any) -> AsyncIterator[Page]:  # noqa: ANN401 - options of a browser context
+    """Open a page. Fails at the end if a script failed, a policy was violated, or a text was executed."""
+    faults: list[str] = []
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            faults.append(message.text)
+
+    async def on_dialog(dialog: Dialog) -> None:
+        faults.append(f"dialog: {dialog.message}")
+        await dialog.dismiss()
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith(origin):
+            faults.append(f"request to another site: {request.url}")
+
+    context = await browser.new_context(**options)
+    context.set_default_timeout(WAIT_MS)
+    if options.get("java_script_enabled", True):
+        await context.add_init_script(REPORT_VIOLATIONS)
+    page = await context.new_page()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", on_console)
+    page.on("dialog", on_dialog)
+    page.on("request", on_request)
+    yield page
+    await context.close()
+    assert not faults, faults
+
+
+async def accessibility_violations(page: Page) -> list[str]:
+    """Return the rules of accessibility that a page violates, each with the first of its elements."""
+    found = (await Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found]
