@@ -91,14 +91,15 @@ async def test_answer_without_a_row_has_its_columns(site: Client) -> None:
 
 
 async def test_hostile_values_and_statements_stay_text(site: Client) -> None:
-    texts = ", ".join("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'" for text in HOSTILE)
-    for statement in (f"SELECT arrayJoin([{texts}]) AS x, map(x, [x]) AS y", " ".join(HOSTILE)):
+    # A statement with NUL is refused, so these values come from the table.
+    stored = f"SELECT SpanName AS x, map(x, [x]) AS y FROM otel_traces WHERE TraceId = '{HOSTILE_TRACE}'"  # noqa: S608
+    for statement in (stored, " ".join(HOSTILE)):
         page = await document(await site.get("/sql", params={"q": statement}))
 
         assert not {tag for tag, _ in page.elements} & {"img", "iframe", "style"}
         assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
         for text in HOSTILE:
-            assert text in page.text
+            assert text.replace("\r\n", "\n") in page.text.replace("\r\n", "\n")
 
 
 async def test_trace_id_leads_to_its_trace(site: Client) -> None:
