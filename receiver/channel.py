@@ -48,6 +48,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """Number of earlier starts of this process."""
     last_good: Pems | None = None
     """Last usable certificate, for an intake that uses TLS."""
+    sibling_fds: tuple[int, ...] = ()
+    """Other inherited sockets: those of all intakes, or for the store that of the ClickHouse endpoint."""
     origins: dict[str, str] = {}
     """Origin of each setting: see `receiver.config.load.Loaded`."""
 

@@ -10,10 +10,9 @@ ReceiverError
 │   ├── InvalidStatement (an operator's SQL)
 │   └── LimitExceeded (by an operator's query)
 ├── Unavailable            the sender should send the same bytes again, later
-│   ├── QuotaSpent             ├── DiskTrouble
-│   ├── JournalFull            ├── ShuttingDown
-│   ├── MemoryBudgetSpent      ├── DeadlinePassed
-│   ├── Overloaded
+│   ├── JournalFull            ├── DiskTrouble
+│   ├── MemoryBudgetSpent      ├── ShuttingDown
+│   ├── Overloaded             ├── DeadlinePassed
 │   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
 ├── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 │   └── CommandFailed          the command is correct but failed, or it found a problem
@@ -98,10 +97,6 @@ class UnsupportedMedia(Refused):
 
 class Unavailable(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """The sender should send the same bytes again, later."""
-
-
-class QuotaSpent(Unavailable):
-    """The drain has used up its quota for now."""
 
 
 class JournalFull(Unavailable):
@@ -222,7 +217,6 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     BodyTooLarge: Answer(413, 3),
     UnsupportedMedia: Answer(415, 3),
     # OTLP clients retry 429, 502, 503 and 504 only, so each `Unavailable` has one of these.
-    QuotaSpent: Answer(429, 8),
     JournalFull: Answer(503, 14),
     DiskTrouble: Answer(503, 14),
     MemoryBudgetSpent: Answer(503, 14),

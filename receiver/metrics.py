@@ -111,8 +111,9 @@ METRICS: dict[MetricName, Spec] = {
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
     "connections_closed": Spec(
         "counter",
-        "Connections of the API and the admin port that the receiver closed: `evicted` (longest idle, at the "
-        "limit), `full` (503: all were busy), `head_timeout`, `head_too_large`, `write_timeout`.",
+        "Connections of the API, the admin port and the ClickHouse endpoint that the receiver closed: "
+        "`evicted` (longest idle, at the limit), `full` (503: all were busy), `head_timeout`, "
+        "`head_too_large`, `write_timeout`.",
         ("port", "reason"),
     ),
     "dead_letters": Spec("gauge_sum", "Dead letters under DATA/dead. Each needs an operator."),
@@ -202,7 +203,7 @@ METRICS: dict[MetricName, Spec] = {
         "store has no time to derive them, and queries over many hours read the spans.",
     ),
     "refused_credentials_past_hour": Spec(
-        "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or a stranger.", ("drain",)
+        "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or an unknown client.", ("drain",)
     ),
     "refusals": Spec("counter", "Requests refused or left without an answer, by reason.", ("reason",)),
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),

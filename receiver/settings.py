@@ -36,6 +36,8 @@ FilePath = Annotated[str, Meta(extra={"form": "path"}), Range(0, 4_095)]
 """Relative to the configuration file that names it, otherwise to the working directory."""
 Address = Annotated[str, Range(1, 300)]
 """HOST:PORT."""
+OptionalAddress = Annotated[str, Range(0, 300)]
+"""HOST:PORT, or empty."""
 HostName = Annotated[str, Range(1, 253)]
 """A DNS name, without a port."""
 Header = Annotated[str, Range(0, 256)]
@@ -289,6 +291,9 @@ class Drain(Frozen, frozen=True):
     """Header that carries `verify_header`; the default is Vercel's."""
 
 
+Projects = Annotated[tuple[Annotated[str, Range(1, 256)], ...], Range(0, 64)]
+
+
 class User(Frozen, frozen=True):
     """A person or program that may use the API and the pages."""
 
@@ -298,6 +303,12 @@ class User(Frozen, frozen=True):
     """Secret (`token_file`) for the page `/login` and for `Authorization: Bearer TOKEN`."""
     role: Role = "viewer"
     """`viewer`: read; `operator`: also replay and drop dead letters, rebuild rollups; `admin`: everything."""
+    projects: Projects = ()
+    """Ids of the only projects whose spans the user may see, at most 64. Empty: all.
+
+    With a list, what cannot be limited to projects is refused: SQL, the ledger, dead letters, rollups, and
+    the pages about the receiver.
+    """
 
 
 class Proxy(Frozen, frozen=True):
@@ -309,6 +320,8 @@ class Proxy(Frozen, frozen=True):
     """Addresses of the proxy, like `10.0.0.7` or `10.0.0.0/24`; from others the header is ignored."""
     role: Role = "viewer"
     """Role of every user that the proxy names."""
+    projects: Projects = ()
+    """The same as `api.user.projects`, for every user that the proxy names."""
 
 
 class Access(Frozen, frozen=True):
@@ -316,6 +329,13 @@ class Access(Frozen, frozen=True):
 
     sql: bool = False
     """Answer statements of SQL, read-only and with limits: docs/query.md says what is allowed."""
+    clickhouse_listen: OptionalAddress = ""
+    """Endpoint for clients of ClickHouse's HTTP interface, over the embedded store. Empty: none."""
+    clickhouse_token: Secret = ""
+    """Secret (`clickhouse_token_file`) that these clients send as their password, for any user.
+
+    Required when `clickhouse_listen` is beyond loopback.
+    """
     session_s: Annotated[float, Range(60, 366 * DAY_S)] = 43_200.0
     """Time from a login on the page `/login` to the next one."""
     user: tuple[User, ...] = ()

@@ -1,4 +1,4 @@
-"""Fixtures of engines that tests share, because each takes a second to open and a gigabyte of memory."""
+"""Settings of property tests; engines that tests share, as each takes a second and a gigabyte of memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.server_process import Server, clickhouse_server
+
+# An example may take long on a busy machine.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,9 @@
 A caller proves its name by a bearer token, a session cookie or the header of a trusted proxy; the first that
 the request has counts. Without configured credentials, every caller is the administrator of this machine.
 
-Invariant: each handler declares the role that it requires; a handler without a declaration requires `admin`.
-    A handler that changes something declares that too, and each request for it is logged.
+Invariant: each handler declares the role that it requires; a handler without a declaration requires `admin`,
+    and refuses callers whose projects are limited. A handler that changes something declares that too, and
+    each request for it is logged.
 Never: logs a token or a cookie.
 """
 
@@ -40,6 +41,7 @@ _TOKEN_OWNER: Final = "(api_token)"  # noqa: S105 - a name. Names in the setting
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _REQUIREMENT: Final = "requires"
 _CHANGES: Final = "changes"
+_WITHIN_PROJECTS: Final = "within_projects"
 
 Requirement = Role | Literal["public"]
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
@@ -52,7 +54,9 @@ class Caller(NamedTuple):
     name: str
     role: Role
     proof: Literal["none", "token", "session", "proxy"]
-    """How the caller proved the name; `none`: no credentials are configured."""
+    """How the caller was authenticated; `none`: no credentials are configured."""
+    projects: tuple[str, ...] = ()
+    """The only projects whose spans the caller may see; empty: all."""
 
     def may(self, needed: Role) -> bool:
         """Return whether the role of the caller includes the role that a route requires."""
@@ -64,11 +68,18 @@ ACCESS: Final[web.AppKey[Access]] = web.AppKey("access")
 _LOCAL: Final = Caller("(local)", "admin", "none")
 
 
-def requires(needed: Requirement, *, changes: bool = False) -> Callable[[AnyHandler], AnyHandler]:
-    """Declare the role that a handler requires, and whether the handler changes the state of the receiver."""
+def requires(
+    needed: Requirement, *, changes: bool = False, within_projects: bool = False
+) -> Callable[[AnyHandler], AnyHandler]:
+    """Declare the role that a handler requires.
+
+    `changes`: whether the handler changes the state of the receiver.
+    `within_projects`: whether all that it answers about spans comes from `Api.stream`, which reads the
+    projects of the caller only. Other handlers refuse callers with limited projects.
+    """
 
     def declare(handler: AnyHandler) -> AnyHandler:
-        vars(handler).update({_REQUIREMENT: needed, _CHANGES: changes})
+        vars(handler).update({_REQUIREMENT: needed, _CHANGES: changes, _WITHIN_PROJECTS: within_projects})
         return handler
 
     return declare
@@ -118,6 +129,10 @@ class Access:
         request[CALLER] = caller
         if not caller.may(needed):
             raise Forbidden(f"the role '{caller.role}' does not allow this; expected the role '{needed}'")
+        if caller.projects and not _is_within_projects(request):
+            raise Forbidden(
+                "the answer cannot be limited to the projects of the user; expected a user of all projects"
+            )
         return await handler(request)
 
     def caller_of(self, request: web.Request) -> Caller | None:
@@ -129,14 +144,14 @@ class Access:
         # Another scheme is meant for a proxy in front, which may pass it on.
         if authorization.startswith("Bearer "):
             user = _owner_of(authorization.removeprefix("Bearer "), users)
-            return Caller(user.name, user.role, "token") if user else None
+            return Caller(user.name, user.role, "token", user.projects) if user else None
         if user := session_user(self._key, request.cookies.get(COOKIE, ""), users, self._now()):
-            return Caller(user.name, user.role, "session")
+            return Caller(user.name, user.role, "session", user.projects)
         # A client could add the header of its own; the proxy may then send both.
         names = request.headers.getall(proxy.user_header, ()) if proxy.user_header else ()
         if len(names) != 1 or not _is_name(names[0]) or not _is_peer(request.remote, proxy.allowed_peers):
             return None
-        return Caller(names[0], proxy.role, "proxy")
+        return Caller(names[0], proxy.role, "proxy", proxy.projects)
 
     def user_with(self, token: str) -> User | None:
         """Return the user with this token; `None` if there is none."""
@@ -181,6 +196,11 @@ def _needed(request: web.Request) -> Requirement:
     if request.match_info.http_exception is not None:
         return "viewer"
     return declared(request.match_info.handler) or "admin"
+
+
+def _is_within_projects(request: web.Request) -> bool:
+    match = request.match_info
+    return match.http_exception is not None or getattr(match.handler, _WITHIN_PROJECTS, False)
 
 
 def is_for_reader(request: web.Request) -> bool:

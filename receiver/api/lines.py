@@ -27,15 +27,23 @@ class StreamedAnswer(NamedTuple):
 
 
 def end_line(
-    count: int, *, is_cut: bool | None = None, close_keys: Sequence[str] = (), next_cursor: str = ""
+    count: int,
+    *,
+    is_cut: bool | None = None,
+    close_keys: Sequence[str] = (),
+    next_cursor: str = "",
+    hides_spans: bool = False,
 ) -> bytes:
     """Return the last line of a response with `count` lines; `is_cut`: more match than its limit.
 
     `close_keys`: stored attributes whose keys are similar to those of a filter without a match.
+    `hides_spans`: the trace has spans of projects that the caller may not see.
     """
     more: dict[str, object] = {} if is_cut is None else {"cut": is_cut}
     if close_keys:
         more["close_keys"] = close_keys
+    if hides_spans:
+        more["hidden"] = True
     if next_cursor:
         more["next"] = next_cursor
     return msgspec.json.encode({"end": {"count": count, **more}}) + b"\n"

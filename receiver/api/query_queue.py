@@ -59,7 +59,16 @@ SQL = QueueLimits(
     waiting_s_max=30.0,
 )
 """Limits of SQL statements, whose cost is not known in advance."""
-QUERIES_MAX = HEAVY.running_max + SHORT.running_max + SQL.running_max
+CLICKHOUSE = QueueLimits(
+    running_max=2,
+    # A dashboard asks for all its panels at once, from one address.
+    running_per_caller_max=2,
+    waiting_per_caller_max=64,
+    waiting_max=128,
+    waiting_s_max=30.0,
+)
+"""Limits of the statements of ClickHouse's clients."""
+QUERIES_MAX = HEAVY.running_max + SHORT.running_max + SQL.running_max + CLICKHOUSE.running_max
 """Maximum number of concurrent queries. Each needs a thread and memory."""
 
 
@@ -167,8 +176,9 @@ class Queues(NamedTuple):
     heavy: QueryQueue
     short: QueryQueue
     sql: QueryQueue
+    clickhouse: QueryQueue
 
 
 def default_queues() -> Queues:
     """Return queues with the documented limits."""
-    return Queues(QueryQueue(HEAVY), QueryQueue(SHORT), QueryQueue(SQL))
+    return Queues(QueryQueue(HEAVY), QueryQueue(SHORT), QueryQueue(SQL), QueryQueue(CLICKHOUSE))

@@ -34,7 +34,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from receiver.api import openapi
-from receiver.api.access import ACCESS, Access, log_changes, requires
+from receiver.api.access import ACCESS, CALLER, Access, log_changes, requires
 from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
@@ -58,6 +58,7 @@ from receiver.engine.store import Store
 from receiver.http.origin import OriginCheck
 from receiver.http.peer import network_of
 from receiver.query.counts import counts, parse_counts
+from receiver.query.projects import table_filters
 from receiver.query.question import Asked, Question, reject_unknown_parameters
 from receiver.query.questions import QUESTIONS
 from receiver.settings import Access as AccessSettings
@@ -123,12 +124,13 @@ class Api:
         application.on_response_prepare.append(add_security_headers)
         return application
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _trace(self, request: web.Request) -> web.StreamResponse:
-        answer = trace_answer(self.store, request.match_info["id"], request.query)
+        projects = request[CALLER].projects
+        answer = trace_answer(self.store, request.match_info["id"], request.query, projects)
         return await self.of_trace(request, answer)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _comparison(self, request: web.Request) -> web.StreamResponse:
         ids = request.match_info["id"], request.match_info["other"]
         return await self.of_trace(request, comparison_answer(self.store, *ids, request.query))
@@ -144,13 +146,13 @@ class Api:
             first, whole = await read_whole(first, pieces, answer)
             return whole or await send(request, first, pieces, answer)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _counts(self, request: web.Request) -> web.StreamResponse:
         counted = parse_counts(request.query)
         answer = limited_answer(lambda: counts(self.store, counted, now_s=time.time()))
         return await self._streamed(request, self.queues.heavy, answer)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _export(self, request: web.Request) -> web.StreamResponse:
         return await self._streamed(request, self.queues.heavy, export_answer(self.store, request.query))
 
@@ -160,10 +162,13 @@ class Api:
         answer = sql_answer(self.store, asked)
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with audited(request, asked), self.stream(request, self.queues.sql, answer.pieces) as pieces:
+        async with (
+            audited(request, asked.digest),
+            self.stream(request, self.queues.sql, answer.pieces) as pieces,
+        ):
             return await send(request, await first_piece(pieces), pieces, answer)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _question(self, request: web.Request) -> web.StreamResponse:
         question = QUESTIONS[request.path.rpartition("/")[2]]
         asked = question.parse(request.query)
@@ -206,8 +211,11 @@ class Api:
     async def stream(
         self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements."""
-        caller = network_of(request.remote)
+        """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
+
+        The query reads only spans of the caller's projects, whatever its statements are.
+        """
+        caller, filters = network_of(request.remote), table_filters(request[CALLER].projects)
 
         def is_abandoned() -> bool:
             return request.transport is None or request.transport.is_closing()
@@ -216,7 +224,7 @@ class Api:
         mark = f"trace-drain-api-{secrets.token_hex(8)}"
 
         def marked_query() -> Iterator[bytes]:
-            with self.store.marked(mark):
+            with self.store.marked(mark, filters):
                 yield from query()
 
         async with stream_from_thread(
@@ -244,14 +252,14 @@ class Api:
         answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
         return whole_json(HTTPStatus.OK, answer)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _health(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query)
         checks = self.health()
         return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
 
 
-@requires("viewer")
+@requires("viewer", within_projects=True)
 async def _describe(request: web.Request) -> web.Response:
     """Answer with the description of the API, for a program or for a reader."""
     reject_unknown_parameters(request.query)

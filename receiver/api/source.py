@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
+from receiver.api.access import CALLER
 from receiver.api.query_queue import QueryQueue
 from receiver.api.routes import Api
 from receiver.api.sql import audited, first_piece
@@ -21,7 +22,7 @@ from receiver.query.limits import LimitedLines
 from receiver.query.questions import QUESTIONS
 from receiver.query.raw_sql.catalog import columns_by_table
 from receiver.query.raw_sql.statement import Column, SqlQuery, sql
-from receiver.query.traces.traces import normalized_trace_id, outline, rows_of, span
+from receiver.query.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
 
 Row = dict[str, Any]
 SQL_BYTES_MAX = 8 << 20
@@ -60,6 +61,9 @@ class Source(Protocol):
 
     async def outline(self, trace_id: str) -> list[Row]:
         """Return the columns of each span of a trace that its place in a waterfall depends on."""
+
+    async def hides_spans(self, trace_id: str) -> bool:
+        """Return whether the trace has spans of projects that the caller may not see."""
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """Return every stored column of a span; `None` if it is not stored."""
@@ -103,6 +107,21 @@ class ApiSource:
         answer = await self._answer(self._api.queues.short, lambda: outline(self._api.store, plain))
         return answer.rows
 
+    async def hides_spans(self, trace_id: str) -> bool:
+        """See `Source`."""
+        plain, projects = normalized_trace_id(trace_id), self._request[CALLER].projects
+        if not projects:
+            return False
+        api, found = self._api, list[bool]()
+
+        def pieces() -> Iterator[bytes]:
+            found.append(hides_spans(api.store, plain, projects))
+            yield b""
+
+        async with api.stream(self._request, api.queues.short, pieces) as answer:
+            await anext(answer, b"")
+        return found[0]
+
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """See `Source`."""
         plain = normalized_trace_id(trace_id)
@@ -125,7 +144,7 @@ class ApiSource:
 
         began_s, body = time.monotonic(), b""
         async with (
-            audited(self._request, asked),
+            audited(self._request, asked.digest),
             self._api.stream(self._request, self._api.queues.sql, pieces) as found,
         ):
             while piece := await first_piece(found):

@@ -66,7 +66,7 @@ async def first_piece(pieces: AsyncIterator[bytes]) -> bytes:
 
 
 @asynccontextmanager
-async def audited(request: web.Request, asked: SqlQuery) -> AsyncIterator[None]:
+async def audited(request: web.Request, digest: str) -> AsyncIterator[None]:
     """Log who ran which statement, how long it took and how it ended. The text itself is not logged."""
     began_s, failure = time.monotonic(), ""
     try:
@@ -79,7 +79,7 @@ async def audited(request: web.Request, asked: SqlQuery) -> AsyncIterator[None]:
         structlog.get_logger().info(
             "SQL statement ended",
             peer=network_of(request.remote),
-            digest=asked.digest,
+            digest=digest,
             seconds=round(time.monotonic() - began_s, 3),
             error=failure,
         )

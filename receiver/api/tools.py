@@ -36,7 +36,7 @@ def in_form(handler: Handler, form: Form, filter_parameter: str) -> Handler:
     """Return the handler with its errors in the form of a tool. `filter_parameter`: see `problem_of`."""
 
     # The tools only read.
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     @wraps(handler)
     async def handle(request: web.Request) -> web.StreamResponse:
         try:

@@ -8,28 +8,38 @@ GET /api/v1/traces/{id}/compare/{other}       the differences of two traces, one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from receiver.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.query.question import reject_unknown_parameters
 from receiver.query.traces.otlp import CONTENT_TYPES, OtlpFormat
-from receiver.query.traces.traces import comparison, normalized_trace_id, trace, trace_otlp
+from receiver.query.traces.traces import comparison, hides_spans, normalized_trace_id, trace, trace_otlp
 
 LINES = "lines"
 
 
-def trace_answer(store: Store, trace_id: str, query: Mapping[str, str]) -> StreamedAnswer:
-    """Return the answer to a request for a trace."""
+def trace_answer(
+    store: Store, trace_id: str, query: Mapping[str, str], projects: Sequence[str]
+) -> StreamedAnswer:
+    """Return the answer to a request for a trace. `projects`: of the caller."""
     reject_unknown_parameters(query, ("format",))
     plain, form = normalized_trace_id(trace_id), query.get("format", LINES)
     if form != LINES:
         otlp = _otlp_format(form)
         return StreamedAnswer(CONTENT_TYPES[otlp], lambda: trace_otlp(store, plain, otlp), no_end)
     # Nothing runs yet: the statement starts in the query's thread, when the pieces are read.
-    lines = trace(store, plain)
-    return StreamedAnswer(JSON_LINES, lines.pieces, lambda count: end_line(count, is_cut=lines.is_cut))
+    lines, hidden = trace(store, plain), list[bool]()
+
+    def pieces() -> Iterator[bytes]:
+        yield from lines.pieces()
+        # After the lines: a connection runs one statement at a time.
+        hidden.append(hides_spans(store, plain, projects))
+
+    return StreamedAnswer(
+        JSON_LINES, pieces, lambda count: end_line(count, is_cut=lines.is_cut, hides_spans=any(hidden))
+    )
 
 
 def comparison_answer(store: Store, trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:

@@ -21,6 +21,7 @@ SERVE_KEYS = {
     "listen": "listen",
     "admin_listen": "admin_listen",
     "api_listen": "api_listen",
+    "clickhouse_listen": "api.clickhouse_listen",
     "intakes": "intakes",
     "store": "store.url",
     "tls_self_signed": "tls.self_signed",
@@ -45,6 +46,7 @@ def settings_options(command: Command) -> Command:
         click.option("--listen", metavar="HOST:PORT", help="Drain endpoint; port 0 picks a free port."),
         click.option("--admin-listen", metavar="HOST:PORT", help="Health checks and metrics."),
         click.option("--api-listen", metavar="HOST:PORT", help="Query API."),
+        click.option("--clickhouse-listen", metavar="HOST:PORT", help="Endpoint for ClickHouse's clients."),
         click.option("--intakes", metavar="N", help="Number of intake processes; about one per core."),
         click.option("--store", metavar="URL", help="Store: embedded, or http(s)://user@host:port/database."),
         click.option(

@@ -14,10 +14,11 @@ from pathlib import Path
 from cryptography import x509
 
 from receiver.cli.api_client import running_receiver
-from receiver.config.addresses import parse_address
+from receiver.config.addresses import listen_addresses, parse_address
 from receiver.errors import OperatorError
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
+from receiver.supervisor.bound_addresses import NAME_OF
 from receiver.supervisor.data_dir import State
 from receiver.supervisor.sockets import require_free
 
@@ -75,22 +76,23 @@ def _validity(which: str, certificate: x509.Certificate, level: str, now: dateti
 def _ports(settings: Settings) -> Iterator[Finding]:
     """Check that every address can be bound, or is in use by the receiver of this data directory."""
     running = running_receiver(settings)
-    for key, name in (("listen", "listen"), ("admin_listen", "admin"), ("api_listen", "api")):
+    for key, listen in listen_addresses(settings).items():
         try:
-            require_free(key, getattr(settings, key))
+            require_free(key, listen)
         except OperatorError as error:
             # Checking a configuration beside a running receiver is the usual case, so its own ports are no
             # problem.
-            if running and _is_port_of(running, name, getattr(settings, key)):
+            if running and _is_port_of(running, key, listen):
                 owner = f"the receiver that runs on this data directory (process {running.pids.supervisor})"
-                yield Finding("note", f"{key} = '{getattr(settings, key)}' is in use by {owner}")
+                yield Finding("note", f"{key} = '{listen}' is in use by {owner}")
             else:
                 yield Finding("problem", str(error))
 
 
-def _is_port_of(running: State, name: str, listen: str) -> bool:
-    """Whether the running receiver listens on the port of this address."""
-    return parse_address(getattr(running, name)).port == parse_address(listen).port
+def _is_port_of(running: State, key: str, listen: str) -> bool:
+    """Whether the running receiver listens on the port of this setting."""
+    bound = getattr(running, NAME_OF[key])
+    return bool(bound) and parse_address(bound).port == parse_address(listen).port
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterator
 
-from receiver.config.addresses import is_beyond_loopback
+from receiver.config.addresses import CLICKHOUSE, is_beyond_loopback
 from receiver.settings import Settings
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -19,11 +19,24 @@ _OTHER_MEANING = {"authorization", "cookie", "host", "origin"}
 
 
 def api_exposure(settings: Settings) -> Iterator[str]:
-    """Require a proof of identity for an API that other machines can reach."""
+    """Require a proof of identity for each port with stored spans that other machines can reach."""
     has_proof = settings.api_token or settings.api.user or settings.api.proxy.user_header
     if is_beyond_loopback(settings.api_listen) and not has_proof and not settings.insecure:
         where = f"api_listen = '{settings.api_listen}' is beyond loopback"
         yield f"{where} without a token; expected api_token_file"
+    listen = settings.api.clickhouse_listen
+    if is_beyond_loopback(listen) and not settings.api.clickhouse_token and not settings.insecure:
+        where = f"{CLICKHOUSE} = '{listen}' is beyond loopback"
+        yield f"{where} without a token; expected api.clickhouse_token_file"
+
+
+def clickhouse_store(settings: Settings) -> Iterator[str]:
+    """Require the embedded store for the ClickHouse endpoint."""
+    if settings.api.clickhouse_listen and settings.store.url != "embedded":
+        yield (
+            f"{CLICKHOUSE} is set with store.url = '{settings.store.url}'; clickhouse_listen serves the "
+            "embedded store; a server has its own HTTP interface"
+        )
 
 
 def api_hosts(settings: Settings) -> Iterator[str]:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
 from receiver.errors import OperatorError
+from receiver.settings import Settings
 
 PORT_MAX = 65_535
+CLICKHOUSE = "api.clickhouse_listen"
+"""The only listen address that may be empty: the port is then off."""
 
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})")
 
@@ -102,6 +105,17 @@ def parse_store_url(text: str) -> StoreUrl | None:
         password=unquote(parts.password or ""),
         database=_database(parts.path),
     )
+
+
+def listen_addresses(settings: Settings) -> dict[str, str]:
+    """Return the listen address of each port that is on, by the name of its setting."""
+    addresses = {
+        "listen": settings.listen,
+        "admin_listen": settings.admin_listen,
+        "api_listen": settings.api_listen,
+        CLICKHOUSE: settings.api.clickhouse_listen,
+    }
+    return {name: address for name, address in addresses.items() if address or name != CLICKHOUSE}
 
 
 def is_beyond_loopback(listen: str) -> bool:

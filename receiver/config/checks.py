@@ -19,11 +19,21 @@ from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
-from receiver.config.access import HEADER_NAME, api_exposure, api_hosts, proxy, token_problems, users
+from receiver.config.access import (
+    HEADER_NAME,
+    api_exposure,
+    api_hosts,
+    clickhouse_store,
+    proxy,
+    token_problems,
+    users,
+)
 from receiver.config.addresses import (
+    CLICKHOUSE,
     DATABASE,
     Address,
     is_beyond_loopback,
+    listen_addresses,
     parse_address,
     parse_store_url,
 )
@@ -39,7 +49,7 @@ _ANSWER_HEADERS = re.compile(
 )
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
-_ADDRESSES = ("listen", "admin_listen", "api_listen")
+_ADDRESSES = ("listen", "admin_listen", "api_listen", CLICKHOUSE)
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
 _DRAIN_HEADERS = (
     "drain.verify_header",
@@ -118,16 +128,17 @@ def _data_dir(settings: Settings) -> Iterator[str]:
 
 def _address(key: str, settings: Settings) -> Iterator[str]:
     try:
-        parse_address(getattr(settings, key))
+        if listen := listen_addresses(settings).get(key):
+            parse_address(listen)
     except OperatorError as error:
         yield f"{key} {error}"
 
 
 def _ports(settings: Settings) -> Iterator[str]:
     taken: dict[Address, str] = {}
-    for key in _ADDRESSES:
+    for key, listen in listen_addresses(settings).items():
         with suppress(OperatorError):
-            address = parse_address(getattr(settings, key))
+            address = parse_address(listen)
             if address.port and address in taken:
                 yield f"{key} and {taken[address]} are both '{address}'; expected different ports"
             taken[address] = key
@@ -340,6 +351,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_ports, _ADDRESSES),
     (_exposure, ("listen", "insecure", "behind_proxy", "tls", *_IDENTIFYING)),
     (api_exposure, ("api_listen", "api_token", "insecure", "api")),
+    (clickhouse_store, (CLICKHOUSE, "store.url")),
     (api_hosts, ("api_hosts",)),
     (users, ("api.user", "api_token")),
     (proxy, ("api.proxy",)),

@@ -27,6 +27,7 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 __all__ = [
     "FOREIGN_STATUS_TEXT",
     "NO_VERSION_TEXT",
+    "escaped_already",
     "is_supported_setting",
     "pool_without_redirects",
     "post",
@@ -43,6 +44,22 @@ NO_VERSION_TEXT = "Unexpected response to server version query"
 def is_supported_setting(client: Client, name: str) -> bool:
     """Return whether the client's engine supports a setting."""
     return name in client.server_settings
+
+
+def escaped_already(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return values of query parameters that the driver binds as they are.
+
+    The driver escapes texts, but binds what `str` returns for objects of a type that it does not know.
+    """
+    return {name: _Escaped(text) for name, text in texts.items()}
+
+
+class _Escaped:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
 
 
 def pool_without_redirects(host: str, port: int, *, is_secure: bool) -> PoolManager:

@@ -27,7 +27,7 @@ from receiver.engine.bootstrap import Bootstrap
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.read_only import ReadOnlyClient
-from receiver.engine.sql import CODEC_OF, SqlStore, pins
+from receiver.engine.sql import CODEC_OF, SqlStore, pins, quoted_text
 from receiver.engine.store import COMPANION, TABLE, RowLocation
 from receiver.errors import OperatorError, StoreTrouble
 
@@ -155,7 +155,7 @@ class EmbeddedStore(SqlStore):
 
         The statement names a file descriptor, because the engine expands patterns (`*`, `{a,b}`) in a path.
         """
-        settings_sql = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
+        settings_sql = "".join(f"{name} = {quoted_text(value)}, " for name, value in settings.items())
         # Before the first row: a store that holds rows is never created again.
         self._end_bootstrap()
         failures_before = self._write_failures
@@ -163,7 +163,7 @@ class EmbeddedStore(SqlStore):
             statement = (
                 f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{file.fileno()}' "
                 f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
-                f"SETTINGS {settings_sql}log_comment = {_quoted(query_id)}, "
+                f"SETTINGS {settings_sql}log_comment = {quoted_text(query_id)}, "
                 f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
             )
             # The engine returns OK even if writes failed, so the caller's count is not enough: see
@@ -231,7 +231,7 @@ class EmbeddedStore(SqlStore):
             structlog.get_logger().error("part is unreadable after a disk error", table=table, part=name)
             # Detached, not dropped, so that an operator can still inspect the part. The writer sends the rows
             # again.
-            self.command(f"ALTER TABLE {table} DETACH PART {_quoted(name)}")
+            self.command(f"ALTER TABLE {table} DETACH PART {quoted_text(name)}")
         self._write_failures = failures
         if broken:
             raise StoreTrouble("disk writes of this INSERT failed; its parts were detached", code=75)
@@ -250,14 +250,9 @@ class EmbeddedStore(SqlStore):
     def _is_readable(self, table: str, part: str) -> bool:
         try:
             results = self.rows(
-                f"CHECK TABLE {table} PART {_quoted(part)} SETTINGS check_query_single_value_result = 1"
+                f"CHECK TABLE {table} PART {quoted_text(part)} SETTINGS check_query_single_value_result = 1"
             )
         # Some damage makes the check itself fail.
         except StoreTrouble:
             return False
         return all(bool(row[0]) for row in results)
-
-
-def _quoted(text: str) -> str:
-    """Quote a trusted path, token or name as a SQL string, where the engine takes no parameter."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -24,6 +24,7 @@ from receiver.engine.driver_internals import is_supported_setting, quote_identif
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
 from receiver.engine.store import (
     COMPANION,
+    NO_FILTERS,
     ROW_CHECKSUM,
     TABLE,
     TRIAL,
@@ -295,17 +296,17 @@ class SqlStore(ABC):
         self._insert_select(_PROBE, None)
 
     @contextmanager
-    def marked(self, mark: str) -> Iterator[None]:
+    def marked(self, mark: str, filters: Mapping[str, str] = NO_FILTERS) -> Iterator[None]:
         """See `Store`."""
-        self._per_thread.mark = mark
+        filtered = {"additional_table_filters": _map_text(filters)} if filters else {}
+        self._per_thread.settings = {**self._marked_settings, "log_comment": mark, **filtered}
         try:
             yield
         finally:
-            self._per_thread.mark = ""
+            self._per_thread.settings = {}
 
     def _mark_settings(self) -> dict[str, str]:
-        mark = getattr(self._per_thread, "mark", "")
-        return {**self._marked_settings, "log_comment": mark} if mark else {}
+        return dict(getattr(self._per_thread, "settings", {}))
 
     def cancel(self, mark: str) -> None:
         """See `Store`."""
@@ -359,6 +360,15 @@ def pins(client: Client) -> dict[str, str]:
     """Return the pinned settings that this engine supports."""
     newer = {name: value for name, value in NEWER_PINS.items() if is_supported_setting(client, name)}
     return PINS | newer
+
+
+def quoted_text(text: str) -> str:
+    """Quote a trusted path, token or name as a SQL string, where the engine takes no parameter."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _map_text(items: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{quoted_text(key)}: {quoted_text(value)}' for key, value in items.items())}}}"
 
 
 def _parameters_of(location: RowLocation) -> Parameters:

@@ -25,6 +25,13 @@ ROW_CHECKSUM = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, Spa
 Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
 """Query parameters, bound by the engine as `{name:Type}` and never put into the text of a statement."""
 
+NO_FILTERS: Mapping[str, str] = {}
+ALL_ROWS = "additional_table_filters = {}"
+"""Setting of a statement that reads every row in spite of the filters of `Store.marked`.
+
+For proofs and checks whose answers contain no value of a row.
+"""
+
 DayRows = Mapping[str, int]
 """Row count by day; the day is written like the table's partition: `20260131`."""
 
@@ -57,14 +64,25 @@ class RowLocation(NamedTuple):
 class ReadOnlyConnection(Protocol):
     """A connection for untrusted statements. After an error it must not be used again."""
 
-    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """Run a query with a short answer."""
+    def rows(
+        self, statement: str, parameters: Parameters | None = None, texts: Mapping[str, str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run a query with a short answer. `texts`: instead of parameters, see `pieces`."""
 
     def lines(self, statement: str) -> Iterator[bytes]:
         """Run a query with a long answer: see `Store.lines`."""
 
     def parquet(self, statement: str) -> Iterator[bytes]:
         """Run a query whose answer is a Parquet file: see `Store.parquet`."""
+
+    def whole(self, statement: str, form: str, texts: Mapping[str, str]) -> bytes:
+        """Run a query with a short answer in a format of the engine. See `pieces`."""
+
+    def pieces(self, statement: str, form: str, texts: Mapping[str, str]) -> Iterator[bytes]:
+        """Run a query with a long answer in a format of the engine, like `CSV`. It may end early.
+
+        `texts`: a value for each placeholder of the statement, escaped as the engine reads them.
+        """
 
 
 class Store(Protocol):
@@ -129,8 +147,11 @@ class Store(Protocol):
     def command(self, statement: str) -> None:
         """Run a statement that returns nothing."""
 
-    def marked(self, mark: str) -> AbstractContextManager[None]:
-        """Mark the queries that this thread runs in the block, for `cancel`."""
+    def marked(self, mark: str, filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
+        """Mark the queries that this thread runs in the block, for `cancel`.
+
+        `filters`: table → condition on the rows that these queries read of it, in SQL, wherever they name it.
+        """
 
     def cancel(self, mark: str) -> None:
         """Ask the engine to cancel the queries with this mark, without waiting for it."""

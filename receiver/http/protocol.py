@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     """Limits of one port."""
 
     port: str
-    """`api` or `admin`, for the labels of metrics and the fields of log lines."""
+    """`api`, `admin` or `clickhouse`, for the labels of metrics and the fields of log lines."""
     connections_max: int
     header_timeout_s: float
     write_timeout_s: float

@@ -33,7 +33,6 @@ HEADERS_OF = {
     401: {"WWW-Authenticate": "Bearer"},
     405: {"Allow": ALLOW},
     415: {"Accept-Encoding": SUPPORTED_CODINGS},
-    429: {"Retry-After": str(RETRY_AFTER_S)},
     503: {"Retry-After": str(RETRY_AFTER_S)},
 }
 """Extra headers of a status."""

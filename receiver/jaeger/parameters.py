@@ -108,15 +108,15 @@ def recent(query: Mapping[str, str], default_s: float, now_s: float) -> TimeRang
 
 
 def _fields(query: Mapping[str, str], spelling: Spelling) -> Iterator[Filter]:
-    compared: tuple[tuple[str, str, Operator], ...] = (
+    fields: tuple[tuple[str, str, Operator], ...] = (
         (spelling.service, "service", "="),
         (spelling.operation, "operation", "="),
         (spelling.duration_min, "duration", ">="),
         (spelling.duration_max, "duration", "<="),
     )
-    for name, field, operator in compared:
+    for name, field, operator in fields:
         if query.get(name):
-            yield _compared(Intrinsic(field), operator, query[name], name)
+            yield compared(Intrinsic(field), operator, query[name], name)
 
 
 def _tags(text: str, pairs: list[str], parameter: str) -> Iterator[Filter]:
@@ -157,12 +157,13 @@ def _tag(key: str, value: str, parameter: str) -> Filter:
         is_error = Comparison(Intrinsic("status"), "=", "Error")
         return is_error if value == "true" else Not(is_error)
     if key in _FIELDS:
-        return _compared(Intrinsic(_FIELDS[key]), "=", value, parameter)
+        return compared(Intrinsic(_FIELDS[key]), "=", value, parameter)
     check_named(key, parameter)
-    return _compared(Attribute("", key), "=", value, parameter)
+    return compared(Attribute("", key), "=", value, parameter)
 
 
-def _compared(field: Intrinsic | Attribute, operator: Operator, text: str, parameter: str) -> Comparison:
+def compared(field: Intrinsic | Attribute, operator: Operator, text: str, parameter: str) -> Comparison:
+    """Return the comparison of a field with the text of a parameter. Raises `InvalidFilter`."""
     check_named(text, parameter)
     try:
         return comparison(field, operator, Value(text, Place(1), is_exact=True), Place(1))

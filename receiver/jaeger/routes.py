@@ -6,6 +6,7 @@
     GET /jaeger/api/traces?service=&tags=&start=    traces that match, whole; `traceID`: these traces
     GET /jaeger/api/traces/{id}                     a trace
     GET /jaeger/api/dependencies?endTs=&lookback=   calls between services
+    GET /jaeger/api/metrics/latencies, calls, errors, minstep   metrics of services: see `metrics`
     GET /jaeger/api/v3/services, operations         the same names
     GET /jaeger/api/v3/trace-summaries?query.…      summaries of traces that match
     GET /jaeger/api/v3/traces/{id}                  a trace in OTLP JSON
@@ -31,6 +32,7 @@ from receiver.api.tools import TRACES_MAX, in_form, trace_id_of
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.jaeger.legacy import encoded_traces, envelope
+from receiver.jaeger.metrics import NAME_OF, STEP_S_MIN, Metric, metrics, wanted_metrics
 from receiver.jaeger.parameters import (
     EDGES_RANGE_S,
     LEGACY,
@@ -71,6 +73,8 @@ class JaegerRoutes:
             "/traces": self._search,
             "/traces/{id}": self._trace,
             "/dependencies": self._dependencies,
+            **{f"/metrics/{metric}": partial(self._metrics, metric) for metric in NAME_OF},
+            "/metrics/minstep": _step_min,
         }
         v3: dict[str, Handler] = {
             "/services": self._services_v3,
@@ -152,9 +156,21 @@ class JaegerRoutes:
             request, self._api.queues.heavy, lambda: iter((_edges(self._api.store, asked, now_s),))
         )
 
+    async def _metrics(self, metric: Metric, request: web.Request) -> web.StreamResponse:
+        now_s = time.time()
+        wanted = wanted_metrics(metric, request.query, now_s)
+        return await self._api.document(
+            request, self._api.queues.heavy, lambda: iter((metrics(self._api.store, wanted, now_s),))
+        )
+
     async def _short(self, request: web.Request, build: Callable[[], bytes]) -> web.StreamResponse:
         """Answer with a document that takes short queries."""
         return await self._api.document(request, self._api.queues.short, lambda: iter((build(),)))
+
+
+async def _step_min(_request: web.Request) -> web.Response:
+    """Answer with the shortest step of a metric, in milliseconds."""
+    return web.Response(body=envelope(STEP_S_MIN * 1_000, 0), content_type=JSON)
 
 
 def legacy_error(status: int, message: str) -> tuple[bytes, str]:

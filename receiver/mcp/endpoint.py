@@ -73,7 +73,7 @@ class McpRoutes:
         """Add the route."""
         router.add_post("/mcp", self._post)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _post(self, request: web.Request) -> web.Response:
         if request.content_type != JSON:
             raise UnsupportedMedia(f"content type is not supported; expected '{JSON}'")

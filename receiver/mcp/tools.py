@@ -22,6 +22,7 @@ TOKENS_MAX: Final = 32_000
 """Limits of the budget of `get_trace`."""
 DETAILED_ERRORS_MAX: Final = 3
 """Maximum number of failed spans of a trace that are shown with their attributes and events."""
+HIDDEN: Final = "spans of projects that the user may not see are left out"
 _TRACES: Final = 20
 _ERRORS: Final = 20
 _SERVICES: Final = 100
@@ -59,7 +60,8 @@ async def _get_trace(context: Context, arguments: Arguments) -> Found:
     for_details = characters_max // (2 * DETAILED_ERRORS_MAX)
     first, rest = rows[:DETAILED_ERRORS_MAX], rows[DETAILED_ERRORS_MAX:]
     rows = [*[await _detailed(context, trace_id, row, for_details) for row in first], *rest]
-    head = {"trace_id": trace_id, "page": _trace_url(context, trace_id), **head}
+    hidden = {"hidden": HIDDEN} if await context.source.hides_spans(trace_id) else {}
+    head = {"trace_id": trace_id, "page": _trace_url(context, trace_id), **hidden, **head}
     return Found(head, "spans", rows, characters_max)
 
 

@@ -97,7 +97,9 @@ def parse_limit(text: str, limit_max: int = SPANS_MAX, name: str = "limit") -> i
     return number
 
 
-def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[bytes]:
+def within_time(
+    pieces: Iterator[bytes], now: Callable[[], float] = time.monotonic, seconds_max: float = SECONDS_MAX
+) -> Iterator[bytes]:
     """Yield the pieces; raise instead of ending once the engine's time limit has passed.
 
     The embedded engine may end a stream at its time limit without an error, rows missing. Its clock starts
@@ -105,9 +107,9 @@ def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monoton
     """
     began_s = now()
     yield from pieces
-    if now() - began_s >= SECONDS_MAX:
+    if now() - began_s >= seconds_max:
         raise StoreTrouble(
-            f"the answer took over {SECONDS_MAX} s; rows may be missing", code=159, name="TIMEOUT_EXCEEDED"
+            f"the answer took over {seconds_max} s; rows may be missing", code=159, name="TIMEOUT_EXCEEDED"
         )
 
 

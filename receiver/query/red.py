@@ -110,8 +110,11 @@ def check(asked: Asked) -> None:
         parse_every(asked.texts["every"], asked.range, time.time())
 
 
-def red(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return a line for each group, or with `every` for each of its buckets; large groups first."""
+def red(store: Store, asked: Asked, now_s: float, percentiles: str = PERCENTILES) -> LimitedLines:
+    """Return a line for each group, or with `every` for each of its buckets; large groups first.
+
+    `percentiles`: the columns of the line with percentiles.
+    """
     group = parse_group_key(asked.texts.get("by", "service"))
     check_regexes(store, asked.filter)
     condition, found = compiled(store, asked.filter), group.expressions(store)
@@ -130,9 +133,19 @@ def red(store: Store, asked: Asked, now_s: float) -> LimitedLines:
         "limit": asked.limit + 1,
     }
     statement = Statement(
-        _statement(found.value, BUCKET_S if every_s else "", f"{OF_SPANS}, {ESTIMATES_OF_SPANS}", of_spans),
         _statement(
-            found.value, BUCKET_S_OF_HOUR if every_s else "", f"{OF_ROWS}, {ESTIMATES_OF_ROWS}", SOURCE
+            found.value,
+            BUCKET_S if every_s else "",
+            f"{OF_SPANS}, {ESTIMATES_OF_SPANS}",
+            percentiles,
+            of_spans,
+        ),
+        _statement(
+            found.value,
+            BUCKET_S_OF_HOUR if every_s else "",
+            f"{OF_ROWS}, {ESTIMATES_OF_ROWS}",
+            percentiles,
+            SOURCE,
         ),
         parameters,
     )
@@ -140,7 +153,7 @@ def red(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     return LimitedLines(within_time(lines), asked.limit)
 
 
-def _statement(group: str, bucket_s: str, measures: str, source: str) -> str:
+def _statement(group: str, bucket_s: str, measures: str, percentiles: str, source: str) -> str:
     """Return the statement. `bucket_s`: empty without `every`."""
     return _RED.format(
         start=f"{START} AS start," if bucket_s else "",
@@ -149,7 +162,7 @@ def _statement(group: str, bucket_s: str, measures: str, source: str) -> str:
         group_spans="sum(spans) OVER (PARTITION BY group)" if bucket_s else "spans",
         bucket_s=bucket_s or "toInt64(0)",
         measures=measures,
-        percentiles=PERCENTILES,
+        percentiles=percentiles,
         source=source,
         settings=SETTINGS,
     )

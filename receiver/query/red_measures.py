@@ -14,12 +14,13 @@ PERCENTILES: Final = """
     quantiles[1] / 1e6 AS p50_ms,
     quantiles[2] / 1e6 AS p95_ms,
     quantiles[3] / 1e6 AS p99_ms"""
+ALL_PERCENTILES: Final = f"{PERCENTILES}, quantiles[4] / 1e6 AS p75_ms"
 COUNTS_OF_SPANS: Final = "count() AS spans, countIf(StatusCode = 'Error') AS errors"
 COUNTS_OF_ROWS: Final = "sum(Spans) AS spans, sum(Errors) AS errors"
 OF_SPANS: Final = f"""
     {COUNTS_OF_SPANS},
     max(Duration) AS max_ns,
-    quantilesExact(0.5, 0.95, 0.99)(Duration) AS quantiles"""
+    quantilesExact(0.5, 0.95, 0.99, 0.75)(Duration) AS quantiles"""
 # `quantilesExact` returns the span after the fraction, the weighted function the span at the fraction: of two
 # spans, the second and the first. The levels are so little higher that both return the same span.
 OF_ROWS: Final = f"""
@@ -27,7 +28,8 @@ OF_ROWS: Final = f"""
     max(DurationMax) AS max_ns,
     arrayMap(
         bucket -> if(bucket = 0, 0, least(exp2((bucket - 0.5) / {BUCKETS_PER_OCTAVE}), toFloat64(max_ns))),
-        quantilesExactWeightedArray(0.500000001, 0.950000001, 0.990000001)(Buckets, BucketSpans)
+        quantilesExactWeightedArray(0.500000001, 0.950000001, 0.990000001, 0.750000001)(
+            Buckets, BucketSpans)
     ) AS quantiles"""
 
 ESTIMATES_OF_SPANS: Final = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Store
 from receiver.query.filters.filter import And, Comparison, Filter, Intrinsic
@@ -23,13 +23,6 @@ ORDER BY spans DESC, value
 LIMIT {{limit:UInt64}}
 {settings}
 """
-
-
-class TagValueRow(TypedDict):
-    """A value, and the number of spans that have it."""
-
-    value: str
-    spans: int
 
 
 class WantedValues(NamedTuple):

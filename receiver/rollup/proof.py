@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from receiver.engine.store import TABLE, Parameters, Store, Version
+from receiver.engine.store import ALL_ROWS, TABLE, Parameters, Store, Version
 from receiver.rollup.ranges import Range, Values, condition, runs
 from receiver.rollup.slots import DAY_VERSIONS, Slot
 from receiver.rollup.tables import (
@@ -44,8 +44,9 @@ RUNS_MAX = 100
 """Ranges of time that a statement lists. Days that need more are read without slots."""
 SETTINGS = (
     "SETTINGS enable_shared_storage_snapshot_in_query = 1, max_execution_time = 60, "
-    f"max_memory_usage = {2 << 30}"
+    f"max_memory_usage = {2 << 30}, {ALL_ROWS}"
 )
+"""All rows, also of a caller with limited projects: slots and total rows count the spans of all projects."""
 FAR_MS = "toInt64(9223372036854775807)"
 """Later than any time in the table."""
 _IDENTITY = (

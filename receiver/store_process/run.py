@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +26,7 @@ from receiver.api.routes import REQUESTS_MAX, Api
 from receiver.api.sessions import load_key
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Reload, Start
+from receiver.clickhouse_http.endpoint import ClickHouseEndpoint
 from receiver.clock import NOTE_NAME
 from receiver.config.load import Loaded
 from receiver.dead_letters.listing import DeadLetterList
@@ -37,8 +37,6 @@ from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Expiry
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import DeadLetterConflict, DiskTrouble, OperatorError, StoreTrouble, place_and_reason
-from receiver.http.listener import Listener
-from receiver.http.protocol import Limits
 from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
 from receiver.ledger.balance import Backlog, LiveBalanceSource
@@ -53,6 +51,7 @@ from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
 from receiver.store_process.operator_routes import operator_application
+from receiver.store_process.ports import Ports
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
@@ -79,7 +78,7 @@ async def start_store_process(start: Start, metrics: Metrics) -> StoreWork:
         resources.enter_context(claimed(Path(start.settings.data_dir)))
         # In a thread: opening the engine may take long, and the process sends reports meanwhile.
         work = await asyncio.to_thread(StoreWork, start, metrics, resources)
-        await work.serve(start.listen_fd)
+        await work.serve(start.listen_fd, start.sibling_fds)
     # Also when cancelled: the next process waits for the lock.
     except BaseException:
         resources.close()
@@ -120,7 +119,7 @@ class StoreWork:
         self._ledger_metrics = LedgerMetrics(self._pool, metrics)
         # A daemon thread, so that a writer that hangs in the engine cannot prevent the exit.
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
-        self._listener: Listener | None = None
+        self._ports = Ports(settings.limits, metrics)
         self._facts = ReceiverFacts(
             Loaded(settings, start.origins, ()),
             self._progress,
@@ -134,8 +133,8 @@ class StoreWork:
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
 
-    async def serve(self, listen_fd: int) -> None:
-        """Start the writer and serve the API on the inherited socket."""
+    async def serve(self, listen_fd: int, clickhouse_fds: tuple[int, ...]) -> None:
+        """Start the writer and serve the API on the inherited sockets. `clickhouse_fds`: none or one."""
         api = Api(
             store=self._store,
             token=lambda: self._api_token,
@@ -154,13 +153,13 @@ class StoreWork:
         rollup_routes = RollupRoutes(
             self._store, self._closing, self._settings.store.rollup, self._rollup.wake, self._pool
         )
-        limits = self._settings.limits
-        self._listener = Listener(
-            Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
-            self._metrics,
-        )
         application = operator_application(api, dead_letter_routes, rollup_routes, self._facts)
-        await self._listener.open(application, socket.socket(fileno=listen_fd))
+        await self._ports.serve("api", application, listen_fd)
+        endpoint = ClickHouseEndpoint(
+            api, lambda: self._access.clickhouse_token, self._settings.store.database
+        )
+        for clickhouse_fd in clickhouse_fds:
+            await self._ports.serve("clickhouse", endpoint.application(), clickhouse_fd)
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
         self._rollup.start()
@@ -222,8 +221,7 @@ class StoreWork:
 
     async def stop(self) -> None:
         """Close the API, insert sealed segments within the grace period and close the engine."""
-        if self._listener is not None:
-            await self._listener.close()
+        await self._ports.close()
         # Before the pool is shut down, because a health check may still come and would submit to it.
         self._ledger_metrics.stop()
         # The rest of the grace period is reserved for closing the engine.

@@ -83,7 +83,7 @@ class Role:
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that override those of the supervisor."""
     sibling_fds: tuple[int, ...] = ()
-    """Listening sockets of all intakes, inherited for `AcceptFor`."""
+    """Other listening sockets that the process inherits: of all intakes, for `AcceptFor`; see `Start`."""
     pause_s_max: float = 10.0
     """Longest pause before a restart."""
 
@@ -297,10 +297,8 @@ class Child:
                     raise
         channel = await ChildChannel.from_socket(ours)
         # After the block: nothing may await while the reserve is free.
-        start = Start(
-            self.name, self._settings, role.listen_fd, ordinal, role.last_good(), origins=self._origins
-        )
-        await channel.send(start)
+        sockets = role.listen_fd, ordinal, role.last_good(), role.sibling_fds
+        await channel.send(Start(self.name, self._settings, *sockets, origins=self._origins))
         return process, channel
 
     def _popen(self, channel_fd: int) -> subprocess.Popen[bytes]:

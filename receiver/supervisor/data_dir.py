@@ -52,8 +52,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """HOST:PORT of the drain endpoint, as bound."""
     admin: str
     api: str
+    clickhouse: str = ""
+    """HOST:PORT of the ClickHouse endpoint; empty if it is off."""
     urls: dict[str, str]
-    """`listen`, `admin`, `api` as URLs to connect to from this machine."""
+    """`listen`, `admin`, `api` and `clickhouse` as URLs to connect to from this machine."""
     pids: Pids
     version: str
     started_at: str

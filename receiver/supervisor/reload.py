@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from receiver.config.addresses import CLICKHOUSE
 from receiver.config.checks import exposure_of
 from receiver.errors import OperatorError
 from receiver.settings import Settings, Tls
@@ -52,14 +53,18 @@ def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
     waiting = AT_START_ONLY if _have_same_mode(running.tls, new.tls) else (*AT_START_ONLY, "tls")
     # Checked as a mixture: new settings without credentials are unsafe with the old, public address.
     in_force = msgspec.structs.replace(new, **{name: getattr(running, name) for name in waiting})
+    # The only setting of its table that determines a socket.
+    is_moved = running.api.clickhouse_listen != new.api.clickhouse_listen
+    api = msgspec.structs.replace(in_force.api, clickhouse_listen=running.api.clickhouse_listen)
+    in_force = msgspec.structs.replace(in_force, api=api)
     problems = exposure_of(in_force)
     if problems:
         heading = "the new settings conflict with settings that change only at the next start:"
         raise OperatorError("\n".join([heading, *problems]))
     return ReloadResult(
         settings=in_force,
-        changed=tuple(key for key in keys if key not in waiting),
-        waiting=tuple(key for key in keys if key in waiting),
+        changed=tuple(key for key in keys if key not in waiting and (key != "api" or api != running.api)),
+        waiting=(*(key for key in keys if key in waiting), *((CLICKHOUSE,) if is_moved else ())),
     )
 
 

@@ -21,19 +21,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from receiver import __version__, logs, transcode
 from receiver.channel import Reload
-from receiver.config.addresses import parse_address
-from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_completed
 from receiver.settings import Settings
 from receiver.supervisor.banner import startup_banner
+from receiver.supervisor.bound_addresses import (
+    addresses_by_name,
+    urls_by_name,
+    with_addresses_of,
+    with_bound_addresses,
+)
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import Child, Patience, Role
@@ -43,7 +46,7 @@ from receiver.supervisor.health import Readiness, readiness
 from receiver.supervisor.lazy_imports import load_admin_class
 from receiver.supervisor.notify import notify, reloading
 from receiver.supervisor.reload import applicable_settings, one_line
-from receiver.supervisor.sockets import Sockets, address_of, open_sockets
+from receiver.supervisor.sockets import Sockets, open_sockets
 from receiver.supervisor.summary import Summary
 
 KILL_MARGIN_S = 2.0
@@ -79,26 +82,12 @@ async def supervise(plan: Plan) -> int:
         # Before any process starts: clients then wait in the backlog instead of being refused.
         sockets = open_sockets(settings, plan.environ)
         try:
-            return await Supervisor(
-                plan, _with_bound_addresses(plan.loaded.settings, settings, sockets), directory, sockets
-            ).run()
+            bound = with_bound_addresses(plan.loaded.settings, settings, sockets)
+            return await Supervisor(plan, bound, directory, sockets).run()
         finally:
             sockets.close()
     finally:
         directory.release()
-
-
-def _with_bound_addresses(configured: Settings, settings: Settings, sockets: Sockets) -> Settings:
-    """Return settings with the bound addresses. Sockets from systemd must pass the checks for settings."""
-    addresses = {
-        "listen": str(address_of(sockets.drain[0])),
-        "admin_listen": str(address_of(sockets.admin)),
-        "api_listen": str(address_of(sockets.api)),
-    }
-    problems = problems_of(msgspec.structs.replace(configured, **addresses))
-    if problems:
-        raise OperatorError("\n".join(["the sockets passed by systemd cannot be used:", *problems]))
-    return msgspec.structs.replace(settings, **addresses)
 
 
 class Supervisor:
@@ -139,7 +128,10 @@ class Supervisor:
             )
             for index, listen_fd in enumerate(listen_fds)
         ]
-        self._store = self._child(Role("store", plan.store_module, sockets.api.fileno(), lock_fd))
+        api_fd, *other_fds = (listening.fileno() for listening in sockets.of_store)
+        self._store = self._child(
+            Role("store", plan.store_module, api_fd, lock_fd, sibling_fds=tuple(other_fds))
+        )
 
     async def run(self) -> int:
         """Start all processes, run until a signal or an error, and stop them."""
@@ -235,7 +227,8 @@ class Supervisor:
         # Seal first, so that the store process can still insert everything acknowledged up to now.
         await asyncio.gather(*(intake.seal() for intake in self._intakes))
         await self._store.stop(grace_s)
-        self._sockets.api.close()  # refuse API requests at once: the store process is gone
+        for listening in self._sockets.of_store:
+            listening.close()  # refuse requests at once: the store process is gone
         # Only now: until here a new connection could still be answered by an intake.
         self._sockets.stop_new_connections()
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
@@ -277,14 +270,8 @@ class Supervisor:
 
     def _comparable(self, new: Settings) -> Settings:
         """Return new settings in the form of those in force: with the certificate and the bound addresses."""
-        configured = self._plan.loaded.settings
-        # Port 0 was replaced by the bound port, which must not look like a changed setting.
-        bound = {
-            key: getattr(self._settings, key)
-            for key in ("listen", "admin_listen", "api_listen")
-            if getattr(new, key) == getattr(configured, key)
-        }
-        return msgspec.structs.replace(with_certificate(new, self._directory.path), **bound)
+        complete = with_certificate(new, self._directory.path)
+        return with_addresses_of(self._settings, self._plan.loaded.settings, complete)
 
     def _on_child_change(self) -> None:
         """React to a process that started, became ready or exited."""
@@ -312,18 +299,9 @@ class Supervisor:
         }
 
     def _state(self) -> State:
-        addresses = {
-            "listen": parse_address(self._settings.listen),
-            "admin": parse_address(self._settings.admin_listen),
-            "api": parse_address(self._settings.api_listen),
-        }
-        scheme = {"listen": "https" if self._settings.tls.cert_file else "http"}
         return State(
-            **{name: str(address) for name, address in addresses.items()},
-            urls={
-                name: f"{scheme.get(name, 'http')}://{address.to_connect}"
-                for name, address in addresses.items()
-            },
+            **{name: str(address) for name, address in addresses_by_name(self._settings).items()},
+            urls=urls_by_name(self._settings),
             pids=Pids(
                 supervisor=os.getpid(),
                 intake=tuple(intake.pid for intake in self._intakes),

@@ -1,7 +1,7 @@
 """Listening sockets of the supervisor: connections wait in their backlog while a process is replaced.
 
-There is one `SO_REUSEPORT` socket per intake, or systemd passes sockets named `listen`, `admin` and `api` by
-`FileDescriptorName=`. A socket with another name belongs to the drain endpoint.
+There is one `SO_REUSEPORT` socket per intake, or systemd passes sockets named `listen`, `admin`, `api` and
+`clickhouse` by `FileDescriptorName=`. A socket with another name belongs to the drain endpoint.
 
 The supervisor closes the sockets last, because the kernel resets connections that are still in the queue of a
 closed socket. Shortly before the exit, the sockets ignore new connections, and the intakes accept those in
@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
-from receiver.config.addresses import Address, parse_address
+from receiver.config.addresses import CLICKHOUSE, Address, parse_address
 from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 
@@ -50,6 +50,13 @@ class Sockets:
     api: socket.socket
     drain_is_ours: bool
     """Whether we created these sockets. Sockets from systemd stay open after we exit."""
+    clickhouse: socket.socket | None = None
+    """Socket of the ClickHouse endpoint; `None` if it is off."""
+
+    @property
+    def of_store(self) -> tuple[socket.socket, ...]:
+        """Return the sockets of the store process: that of the API first."""
+        return (self.api,) if self.clickhouse is None else (self.api, self.clickhouse)
 
     def stop_new_connections(self) -> None:
         """Ignore new connections to the drain endpoint, so that the clients' kernels try again later."""
@@ -60,7 +67,7 @@ class Sockets:
 
     def close(self) -> None:
         """Close all sockets."""
-        for listening in (*self.drain, self.admin, self.api):
+        for listening in (*self.drain, self.admin, *self.of_store):
             listening.close()
 
 
@@ -71,6 +78,7 @@ def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
         lambda: from_manager.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
         lambda: [_single_socket("admin", from_manager) or bind("admin_listen", settings.admin_listen)],
         lambda: [_single_socket("api", from_manager) or bind("api_listen", settings.api_listen)],
+        lambda: _clickhouse_socket(settings, from_manager),
     )
     opened: list[list[socket.socket]] = []
     problems: list[str] = []
@@ -84,14 +92,24 @@ def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
         for listening in chain(*opened):
             listening.close()
         raise CommandFailed("\n".join(problems))
-    drain, (admin,), (api,) = opened
+    drain, (admin,), (api,), clickhouse = opened
     return Sockets(
         # Fewer sockets than intakes: the kernel wakes any intake that shares the socket.
         tuple(drain[index % len(drain)] for index in range(settings.intakes)),
         admin,
         api,
         drain_is_ours="listen" not in from_manager,
+        clickhouse=clickhouse[0] if clickhouse else None,
     )
+
+
+def _clickhouse_socket(
+    settings: Settings, from_manager: Mapping[str, list[socket.socket]]
+) -> list[socket.socket]:
+    """Return the socket of the ClickHouse endpoint; none if it is off."""
+    if not (listen := settings.api.clickhouse_listen):
+        return []
+    return [_single_socket("clickhouse", from_manager) or bind(CLICKHOUSE, listen)]
 
 
 def _ignore_new_connections(listening: socket.socket) -> None:
@@ -142,7 +160,7 @@ def from_systemd(environ: Mapping[str, str]) -> dict[str, list[socket.socket]]:
     # Names are optional in the protocol, so there may be fewer names than sockets.
     for index in range(int(environ.get("LISTEN_FDS", "0"))):
         name = names[index] if index < len(names) else ""
-        port = name if name in ("admin", "api") else "listen"
+        port = name if name in ("admin", "api", "clickhouse") else "listen"
         sockets[port].append(_adopt_systemd_socket(SYSTEMD_FD_FIRST + index))
     return sockets
 

@@ -25,7 +25,8 @@ async def build(view: View) -> Context:
     red = {"by": "project", "filter": view.filter()}
     projects = await view.ask("red", **red, limit=str(PROJECTS_MAX))
     over_time = await view.ask("red", **red, every=timeline.every, limit=str(ROWS_MAX))
-    if not projects.rows and not await _has_spans(view):
+    # The page about drains has facts about all projects.
+    if not projects.rows and not view.projects and not await _has_spans(view):
         return {"is_new": True, **await connect.build(view)}
     deployments = await view.ask("deployments", filter=view.filter(), limit=str(DEPLOYMENTS_MAX))
     of_project: dict[str, list[Row]] = defaultdict(list)

@@ -24,6 +24,8 @@ class Page(NamedTuple):
     build: Callable[[View], Awaitable[Context]]
     key: str = ""
     """Second key of the shortcut `g KEY`. A page without one is not in the navigation."""
+    within_projects: bool = False
+    """Whether all that it shows comes from `view.source`, so that it may be shown to every user."""
     is_live: bool = False
     """Whether the page shows the present: it has no time range, and its address has no times."""
     role: Role = "viewer"

@@ -21,6 +21,7 @@ from receiver.ui import (
     trace_comparison,
 )
 from receiver.ui.page import Page
+from receiver.ui.view import View
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
@@ -50,5 +51,19 @@ _ALL: Final = (
         trace_comparison.build,
     ),
 )
-PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}
+_WITHIN_PROJECTS: Final = frozenset(
+    {
+        *("overview", "search", "services", "map", "errors", "compare", "tail"),
+        *("trace", "trace_comparison"),
+    }
+)
+"""Pages that show only what they read with `View.ask` and `View.source`."""
+PAGES: Final[Mapping[str, Page]] = {
+    page.name: page._replace(within_projects=page.name in _WITHIN_PROJECTS) for page in _ALL
+}
 """Name → page, in the order of the navigation."""
+
+
+def pages_for(view: View) -> dict[str, Page]:
+    """Return the pages that the caller may open."""
+    return {name: page for name, page in PAGES.items() if page.within_projects or not view.projects}

@@ -18,6 +18,7 @@ from receiver.api.source import Row, SourceWithSql
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.query.traces.trace_model import trace_of
 from receiver.ui import tail
+from receiver.ui.choices import Choices
 from receiver.ui.connect import checks
 from receiver.ui.connect_checks import verdict
 from receiver.ui.document import HEADERS, document, go_to
@@ -25,7 +26,7 @@ from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import error_column
 from receiver.ui.forms import form_of
 from receiver.ui.page import Context, Page
-from receiver.ui.pages import PAGES
+from receiver.ui.pages import PAGES, pages_for
 from receiver.ui.sql import link_of
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
@@ -53,6 +54,7 @@ class Site:
         self._source_for = source_for
         self._facts = facts
         self._templates = environment()
+        self._choices = Choices()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes of all pages and files."""
@@ -60,6 +62,7 @@ class Site:
             router.add_get(page.path, self._handler(page))
         router.add_post(PAGES["sql"].path, self._statement)
         router.add_get("/traces/compare", self._compare_traces)
+        router.add_get("/choices", self._offered)
         router.add_get("/connect/checks", self._checks)
         router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
@@ -67,7 +70,7 @@ class Site:
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
 
     def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        @requires(page.role)
+        @requires(page.role, within_projects=page.within_projects)
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self._page(request, page, request.query)
 
@@ -89,8 +92,10 @@ class Site:
         except MalformedBody as error:
             return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
+        choices = asyncio.ensure_future(self._choices.load(view))
         try:
-            await asyncio.wait({build}, timeout=FRAME_AFTER_S)
+            # Both: a frame that is sent without choices gets them from its script.
+            await asyncio.wait({build, choices}, timeout=FRAME_AFTER_S)
             frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
@@ -104,6 +109,15 @@ class Site:
             return response
         finally:
             build.cancel()
+            choices.cancel()
+
+    @requires("viewer", within_projects=True)
+    async def _offered(self, request: web.Request) -> web.Response:
+        """Answer with the projects and deployments for the script that offers them in the frame."""
+        view = self._view(request)
+        await self._choices.load(view)
+        lists = self._choices.of(view).items()
+        return _json(orjson.dumps({name: [each._asdict() for each in offered] for name, offered in lists}))
 
     @requires("viewer")
     async def _checks(self, request: web.Request) -> web.Response:
@@ -112,14 +126,14 @@ class Site:
         answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
         return _json(orjson.dumps(answer))
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _tail_rows(self, request: web.Request) -> web.Response:
         """Answer with the spans received since a time for the script that adds them to the page."""
         answer = await tail.ask(self._view(request))
         rows = [tail.shown(row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _compare_traces(self, request: web.Request) -> web.Response:
         """Lead to the comparison of the two traces `id` of a form."""
         ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
@@ -146,7 +160,7 @@ class Site:
             facts=self._facts,
         )
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
         rows = await self._source_for(request).outline(request.match_info["id"])
@@ -155,7 +169,7 @@ class Site:
         # Seconds for the largest traces: other requests go on meanwhile.
         return _json(await asyncio.to_thread(_outline_of, rows))
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with one span in full."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
@@ -180,7 +194,13 @@ class Site:
 
     async def _frame(self, page: Page, view: View) -> str:
         state = await self._facts.state(view.now_s)
-        return self._render("frame", page, view, {"pages": PAGES, "ranges": RANGES, "state": state})
+        context = {
+            "pages": pages_for(view),
+            "ranges": RANGES,
+            "state": state,
+            "choices": self._choices.of(view),
+        }
+        return self._render("frame", page, view, context)
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         return render(self._templates, name, {"page": page, "view": view, **context})

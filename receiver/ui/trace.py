@@ -49,7 +49,12 @@ async def build(view: View) -> Context:
     chosen = context["chosen"].row
     stored = await view.source.span(trace_id, chosen["SpanId"])
     # The span may expire between both queries.
-    return {"trace_id": trace_id, **context, "details": details(with_cut_texts(stored or chosen))}
+    return {
+        "trace_id": trace_id,
+        **context,
+        "details": details(with_cut_texts(stored or chosen)),
+        "hides_spans": await view.source.hides_spans(trace_id),
+    }
 
 
 def _overview(rows: list[Row], query: Mapping[str, str]) -> Context:

@@ -54,6 +54,11 @@ class View:
         return self.caller is None or self.caller.may(needed)
 
     @property
+    def projects(self) -> tuple[str, ...]:
+        """Return the only projects whose spans the caller may see; none: all."""
+        return self.caller.projects if self.caller else ()
+
+    @property
     def times(self) -> dict[str, str]:
         """Return the time range as parameters with absolute times."""
         return {"since": instant(self.begin_s), "until": instant(self.end_s)}

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,7 +19,7 @@ from receiver.api.query_queue import HEAVY, QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
 from receiver.engine.embedded import MARKED_QUERY_THREADS
-from receiver.engine.store import Store
+from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import StoreTrouble
 from receiver.query.limits import SECONDS_MAX, SETTINGS, limit_exceeded
 from tests.support import engines
@@ -38,7 +38,7 @@ class FakeStore:
         self._code = code
         self.release = threading.Event()
 
-    def marked(self, _mark: str) -> AbstractContextManager[None]:
+    def marked(self, _mark: str, _filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
         return nullcontext()
 
     def lines(self, statement: str, _parameters: object = None) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -20,7 +20,7 @@ from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
 from receiver.api.streaming import stream_from_thread
-from receiver.engine.store import Store
+from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import Refused, StoreTrouble
 from receiver.query.questions import QUESTIONS
 from receiver.query.spans import spans
@@ -72,7 +72,7 @@ class BrokenStore:
         self._code, self._name = code, name
         self._after_rows = after_rows
 
-    def marked(self, _mark: str) -> AbstractContextManager[None]:
+    def marked(self, _mark: str, _filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
         return nullcontext()
 
     def rows(self, _statement: str, _parameters: object = None) -> list[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ from receiver.api import sql as sql_routes
 from receiver.api.query_queue import QUERIES_MAX, SQL
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
-from receiver.engine.store import Store
+from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import StoreTrouble
 from tests.support import engines
 from tests.support.fake_clickhouse import MemoryStore
@@ -178,7 +178,7 @@ class HangingStore:
         self.started = 0
         self.cancelled = threading.Event()
 
-    def marked(self, _mark: str) -> AbstractContextManager[None]:
+    def marked(self, _mark: str, _filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
         return nullcontext()
 
     def cancel(self, _mark: str) -> None:

@@ -34,6 +34,18 @@ def test_users_and_proxy_are_read(config_dir: ConfigDirectory) -> None:
     ]
     assert access.proxy.allowed_peers == ("127.0.0.1", "10.0.0.0/8", "fd00::/8")
     assert access.proxy.role == "viewer"
+    assert access.user[0].projects == access.proxy.projects == ()
+
+
+def test_projects_of_users_and_of_the_proxy_are_read(config_dir: ConfigDirectory) -> None:
+    toml = user("a", more="projects = ['prj_1', 'été 2']") + (
+        "[api.proxy]\nuser_header = 'x-user'\nallowed_peers = ['::1']\nprojects = ['prj_3']\n"
+    )
+
+    access = config_dir.load(toml).settings.api
+
+    assert access.user[0].projects == ("prj_1", "été 2")
+    assert access.proxy.projects == ("prj_3",)
 
 
 def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> None:
@@ -70,6 +82,9 @@ def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> Non
             "name of an HTTP header",
             id="space",
         ),
+        pytest.param(user("a", more="projects = ['']"), "expected 1 to 256", id="no project"),
+        pytest.param(user("a", more='projects = ["a\\n"]'), "contains a control character", id="line break"),
+        pytest.param(user("a", more=f"projects = {['p'] * 65}"), "expected 0 to 64", id="many projects"),
         pytest.param(proxy("Cookie", "::1"), "which clients send", id="cookie"),
         pytest.param(
             "api.proxy = {user_header = 'x-user', allowed_peers = ['proxy']}",
@@ -93,3 +108,37 @@ def test_wrong_access_settings_are_refused(config_dir: ConfigDirectory, toml: st
 @pytest.mark.parametrize("toml", [user("a"), proxy("x-user", "10.0.0.1")])
 def test_user_or_proxy_suffices_for_an_api_beyond_loopback(config_dir: ConfigDirectory, toml: str) -> None:
     assert config_dir.load(f"api_listen = '0.0.0.0:8318'\n{toml}").settings.api_listen == "0.0.0.0:8318"
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ("clickhouse_listen = '0.0.0.0:8123'", "without a token; expected api.clickhouse_token_file"),
+        ("clickhouse_listen = 'nowhere'", "api.clickhouse_listen is"),
+        ("clickhouse_listen = '127.0.0.1:8318'", "are both '127.0.0.1:8318'; expected different ports"),
+    ],
+)
+def test_clickhouse_endpoint_needs_an_address_of_its_own_and_a_token(
+    config_dir: ConfigDirectory, toml: str, expected: str
+) -> None:
+    assert expected in config_dir.problem(f"[api]\n{toml}")
+
+
+def test_clickhouse_endpoint_needs_the_embedded_store(config_dir: ConfigDirectory) -> None:
+    endpoint = "[api]\nclickhouse_listen = '127.0.0.1:0'"
+
+    assert config_dir.load(endpoint).settings.api.clickhouse_listen == "127.0.0.1:0"
+    assert (
+        "clickhouse_listen serves the embedded store; a server has its own HTTP interface"
+        in config_dir.problem(f"store.url = 'http://default@127.0.0.1:8123/otel'\n{endpoint}")
+    )
+
+
+def test_token_of_the_clickhouse_endpoint_allows_other_machines(config_dir: ConfigDirectory) -> None:
+    config_dir.file("token", f"{TOKEN}\n")
+    toml = "[api]\nclickhouse_listen = '0.0.0.0:8123'\nclickhouse_token_file = 'token'"
+
+    access = config_dir.load(toml).settings.api
+
+    assert access.clickhouse_token == TOKEN
+    assert TOKEN not in str(config_dir.load("[api]\nclickhouse_listen = ''"))

@@ -163,7 +163,7 @@ def bursts(draw: st.DrawFn) -> list[bytes]:
     return [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(sent=st.lists(bursts(), min_size=1, max_size=4), end=ENDS, waits_for_answers=st.booleans())
 def test_stream_split_anywhere_is_answered_as_without_the_fast_path(
     sent: list[list[bytes]], end: bytes, *, waits_for_answers: bool

@@ -172,7 +172,6 @@ class JournalMachine(RuleBasedStateMachine):
 JournalMachine.TestCase.settings = settings(
     max_examples=150,
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestJournalAgainstItsModel = JournalMachine.TestCase

@@ -210,7 +210,7 @@ def ending(kind: str) -> Callable[[MemoryDisk, Random], None]:
 
 
 @pytest.mark.parametrize("kind", ["killed", "power cut"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
 def test_crash_at_any_call_counts_each_segment_once(
     kind: str, steps: list[tuple[int, int, int]], random: Random
@@ -240,7 +240,7 @@ def test_crash_at_any_call_counts_each_segment_once(
         assert total(disk) == result, f"crashed at call {at}"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
 def test_entry_from_before_a_crash_is_not_repeated(steps: list[tuple[int, int, int]], random: Random) -> None:
     whole = new_disk()

@@ -32,6 +32,9 @@ class Spans:
             raise self._answer
         return self._answer
 
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
+
     async def outline(self, _trace_id: str) -> list[Row]:
         return self._spans
 

@@ -351,7 +351,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=RUNS, script=st.lists(OUTCOMES, max_size=6), entries=st.sampled_from([24, 10_000_000]))
 def test_any_sequence_of_copies_and_crashes_stores_each_delivery_once(
     tmp_path_factory: pytest.TempPathFactory,

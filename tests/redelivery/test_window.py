@@ -313,7 +313,7 @@ def _refuse(_fd: int) -> None:
     raise OSError(5, "refused")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.binary(min_size=16, max_size=16), unique=True), st.lists(st.binary(min_size=16, max_size=16))
 )

@@ -14,7 +14,7 @@ from receiver.errors import StoreTrouble
 from receiver.rollup.slots import invalidate, read_slots
 from receiver.store_process.rollup_thread import RollupThread
 from tests.support import engines
-from tests.support.rollups import CLOSING, MIDNIGHT_S, assert_equal, derive_all, insert, random_spans
+from tests.support.rollups import CLOSING, MIDNIGHT_S, assert_equal, insert, random_spans
 
 WAIT_S = 60.0
 HOUR = MIDNIGHT_S // 3_600
@@ -64,22 +64,39 @@ def test_thread_waits_while_segments_wait(store: EmbeddedStore) -> None:
     assert has_asked.wait(WAIT_S)
     assert not read_slots(store, 0, HOUR + 48)
     may_go_on.set()
-    wait_until(lambda: len(read_slots(store, HOUR, HOUR + 24)) == 24)
+    wait_until(lambda: bool(read_slots(store, 0, HOUR + 48)))
     thread.stop()
     thread.join(WAIT_S)
 
 
-def test_thread_that_is_off_derives_nothing(store: EmbeddedStore) -> None:
-    thread = RollupThread(store, lambda: CLOSING, lambda: True, is_on=False)
+def test_thread_that_is_off_asks_neither_the_store_nor_the_writer() -> None:
+    asked = list[str]()
+
+    class Unused:
+        embedded = True
+
+        def rows(self, statement: str, _parameters: object = None) -> list[tuple[object, ...]]:
+            asked.append(statement)
+            return []
+
+        def kill(self, _prefix: str) -> None:
+            """Do nothing: no statement runs."""
+
+    def keeps_up() -> bool:
+        asked.append("keeps up")
+        return True
+
+    thread = RollupThread(Unused(), lambda: CLOSING, keeps_up, is_on=False)  # type: ignore[arg-type]  # only what is used
     thread.start()
     thread.wake()
     thread.stop()
     thread.join(WAIT_S)
 
+    assert asked == []
     assert thread.lag_s() == 0.0
 
 
-def test_failing_store_does_not_end_the_thread_and_a_stop_does(store: EmbeddedStore) -> None:
+def test_failing_store_does_not_end_the_thread_and_a_stop_does() -> None:
     calls = list[str]()
     has_failed = threading.Event()
 
@@ -98,11 +115,12 @@ def test_failing_store_does_not_end_the_thread_and_a_stop_does(store: EmbeddedSt
     thread = RollupThread(Failing(), lambda: CLOSING, lambda: True, is_on=True)  # type: ignore[arg-type]  # only what is used
     thread.start()
     assert has_failed.wait(WAIT_S)
+    was_alive = thread.is_alive
     thread.stop()
     thread.join(WAIT_S)
 
     assert calls[1:] == ["trace-drain-rollup"]
-    assert derive_all(store) == []
+    assert (was_alive, thread.is_alive) == (True, False)
 
 
 def test_stop_cancels_a_running_statement(store: EmbeddedStore) -> None:

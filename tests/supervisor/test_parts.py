@@ -18,7 +18,7 @@ from aiohttp import http_parser
 from receiver.durable.files import DISK
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics
-from receiver.settings import Drain, Sampling, Settings, Store, Tls
+from receiver.settings import Access, Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.certificate import with_certificate
@@ -180,6 +180,11 @@ WITH_TOKEN, WITHOUT_TOKEN = (Drain(name="d", tokens=("s",)),), (Drain(name="d"),
             Settings(listen=ALL_ADDRESSES, tls=CERTIFIED, drain=WITH_TOKEN),
             Settings(drain=WITHOUT_TOKEN),
             id="tokens replaced by loopback",
+        ),
+        pytest.param(
+            Settings(api=Access(clickhouse_listen="0.0.0.0:8123", clickhouse_token="s")),
+            Settings(),
+            id="token of the ClickHouse endpoint replaced by none",
         ),
         pytest.param(
             Settings(api_listen="0.0.0.0:8318", api_token="s"),

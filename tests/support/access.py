@@ -19,7 +19,7 @@ from receiver.api.routes import Api
 from receiver.api.sessions import session_value
 from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
-from receiver.engine.store import Parameters
+from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.rollup.derivation import Closing
 from receiver.settings import Access, Role, User
@@ -50,12 +50,21 @@ class NoStore(MemoryStore):
 
 @asynccontextmanager
 async def receiver_with(
-    directory: Path, access: Access = USERS, token: str = "", replayer: Replayer | None = None
+    directory: Path,
+    access: Access = USERS,
+    token: str = "",
+    *,
+    store: Store | None = None,
+    replayer: Replayer | None = None,
 ) -> AsyncIterator[Client]:
-    """Start the API and the pages with these users. Without a replayer, dead letters cannot be replayed."""
+    """Start the API and the pages with these users.
+
+    `store`: in place of a store that is not reachable. Without a replayer, dead letters cannot be replayed.
+    """
+    store = store or NoStore()
     with ThreadPoolExecutor(4) as pool:
         api = Api(
-            NoStore(),
+            store,
             lambda: token,
             dict,
             dict,
@@ -68,7 +77,7 @@ async def receiver_with(
             allows_sql=True,
         )
         letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
-        rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
+        rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
         application = operator_application(api, letters, rollup, facts_of(directory, pool))
         async with TestClient(TestServer(application)) as client:
             yield client

@@ -328,7 +328,7 @@ class MemoryStore:
         self.events.append("kill")
         self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
 
-    def marked(self, mark: str) -> AbstractContextManager[None]:
+    def marked(self, mark: str, _filters: object = None) -> AbstractContextManager[None]:
         """See `Store`."""
         self.events.append(f"mark {mark}")
         return nullcontext()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from yarl import URL
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api, Routes
 from receiver.api.spool import SpoolSpace
-from receiver.engine.store import Store
+from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import StoreTrouble
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S
@@ -90,7 +90,7 @@ class BrokenStore:
     def __init__(self, code: int) -> None:
         self._code = code
 
-    def marked(self, _mark: str) -> AbstractContextManager[None]:
+    def marked(self, _mark: str, _filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
         return nullcontext()
 
     def rows(self, _statement: str, _parameters: object = None) -> list[Any]:

@@ -22,7 +22,7 @@ WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=320, height=640)
 TABS_MAX = 200
 RTL = "\u202egnp.exe"
-CONTENT = "main :is(tbody tr, li, dd, textarea, #nothing)"
+CONTENT = "main :is(tbody tr, li, dd, textarea, .empty, #nothing)"
 """Elements with answers; the last is the page of arriving spans before the first one."""
 FOCUS_IS_IN_SIGHT = """() => {
   const box = document.activeElement.getBoundingClientRect();

@@ -95,6 +95,9 @@ class StoredSource(FakeSource):
         self.asked += 1
         return Answer([NEWEST])
 
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
+
     async def outline(self, _trace_id: str) -> list[Row]:
         return []
 

@@ -21,14 +21,8 @@ from receiver.ui.view import instant
 from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, URLS, Client, StartSite
 
 SCRIPTS = (
-    "frame.js",
-    "waterfall.js",
-    "brush.js",
-    "suggest.js",
-    "saved.js",
-    "connect.js",
-    "tail.js",
-    "sql.js",
+    *("frame.js", "pickers.js", "palette.js", "waterfall.js", "brush.js", "suggest.js", "saved.js"),
+    *("connect.js", "tail.js", "sql.js"),
 )
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
@@ -193,6 +187,9 @@ class FakeSource:
         if self.error:
             raise self.error
         return Answer([])
+
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
 
     async def outline(self, _trace_id: str) -> list[Row]:
         return []

@@ -27,7 +27,8 @@ async def test_each_service_leads_to_its_page(site: Client) -> None:
     page = await page_of(site, "/services")
 
     services = {query.get("service") for query in links_to(page, "/services")}
-    assert services >= {"web", *HOSTILE} - {HOSTILE[6]}
+    # A longer name of a service is not stored as it was sent.
+    assert services >= {"web", *(text for text in HOSTILE if len(text) <= 256)} - {HOSTILE[6]}
 
 
 async def test_cells_of_a_service_have_the_requests_that_their_links_select(site: Client) -> None:

@@ -26,6 +26,9 @@ class NoSource:
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
         raise NotImplementedError
 
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
+
     async def outline(self, _trace_id: str) -> list[Row]:
         raise NotImplementedError
 

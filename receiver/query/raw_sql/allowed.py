@@ -11,7 +11,7 @@ and memory in proportion to its arguments. Left out on purpose, although they lo
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from receiver.engine.store import COMPANION, TABLE
 
@@ -28,6 +28,38 @@ TABLES: Final = frozenset(
     }
 )
 """Tables that a statement may read."""
+
+
+class Extras(NamedTuple):
+    """What a statement may use besides the lists of this module."""
+
+    functions: frozenset[str] = frozenset()
+    """In lower case."""
+    tables: frozenset[str] = frozenset()
+    """Tables of the database `system`, as `system.tables`."""
+
+
+NO_EXTRAS: Final = Extras()
+FOR_CLIENTS: Final = Extras(
+    _names(
+        "version revision timezone servertimezone displayname currentuser user currentdatabase database _cast"
+    ),
+    _names("system.one system.settings system.functions system.databases system.tables system.columns"),
+)
+"""What ClickHouse's own clients ask for when they connect, and when they complete names.
+
+`system.one` has one row without content, and the other tables are read with `ROWS_FOR_CLIENTS` only. The
+functions tell nothing about the host but its name.
+The engine puts `_cast` in the place of some parameters.
+"""
+_OWN_TABLES: Final = ", ".join(f"\\'{name}\\'" for name in sorted(TABLES))
+ROWS_FOR_CLIENTS: Final = (
+    "{'system.functions': 'origin = \\'System\\'', "
+    "'system.databases': 'name = currentDatabase()', "
+    f"'system.tables': 'database = currentDatabase() AND name IN ({_OWN_TABLES})', "
+    f"'system.columns': 'database = currentDatabase() AND table IN ({_OWN_TABLES})'}}"
+)
+"""Value of the setting `additional_table_filters`: only rows about our own tables."""
 
 TABLE_FUNCTIONS: Final = frozenset({"numbers", "generate_series", "generateseries"})
 """Table functions, in lower case. They read nothing."""
@@ -53,7 +85,7 @@ BEFORE_PARENTHESIS: Final = _names(
 )
 """Keywords that a parenthesis may follow. None of them is the name of a function that is not allowed."""
 
-TYPED: Final = frozenset({"cast", "accuratecastornull", "jsonextract"})
+TYPED: Final = frozenset({"cast", "_cast", "accuratecastornull", "jsonextract"})
 """Functions, in lower case, whose last argument is the name of a type. It has to be a literal."""
 
 COMBINATORS: Final = _names("OrDefault OrNull Distinct ForEach ArgMax ArgMin Merge State Array Map If")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement
 from receiver.query.limits import SHORT_SETTINGS
-from receiver.query.raw_sql.allowed import TABLE_FUNCTIONS, TABLES, is_allowed_function
+from receiver.query.raw_sql.allowed import NO_EXTRAS, TABLE_FUNCTIONS, TABLES, Extras, is_allowed_function
 
 _NAMES: Final = """
 SELECT if(origin = 'System', 'function', 'user function'), name FROM system.functions
@@ -51,6 +51,11 @@ class Catalog(NamedTuple):
     """Functions that an administrator of the server defined, perhaps under the name of an allowed one."""
     database: str
     """Our own database, whose name may precede that of an allowed table."""
+    extras: Extras = NO_EXTRAS
+
+    def allows(self, function: str) -> bool:
+        """Return whether a call of this function is allowed. The case of its name does not matter."""
+        return is_allowed_function(function) or function.lower() in self.extras.functions
 
 
 def columns_by_table(store: Store) -> Iterator[bytes]:
@@ -58,7 +63,9 @@ def columns_by_table(store: Store) -> Iterator[bytes]:
     return store.lines(_COLUMNS, {"tables": sorted(TABLES)})
 
 
-def read_catalog(connection: ReadOnlyConnection, names: Iterable[str]) -> Catalog:
+def read_catalog(
+    connection: ReadOnlyConnection | Store, names: Iterable[str], extras: Extras = NO_EXTRAS
+) -> Catalog:
     """Return the catalog for names in lower case. Raises `InvalidStatement` for an unusual database."""
     rows = connection.rows(
         _NAMES,
@@ -76,13 +83,15 @@ def read_catalog(connection: ReadOnlyConnection, names: Iterable[str]) -> Catalo
         raise InvalidStatement("the database of the store finds tables under any name; SQL is not available")
     # APPLY with the name of a column calls the function of that name, which the tree check refuses.
     columns = {name.partition(".")[0].lower() for name in named("column")}
-    functions = {name.lower() for name in named("function") if not is_allowed_function(name)}
+    functions = {name.lower() for name in named("function")}
+    forbidden = {name for name in functions if not is_allowed_function(name)} - extras.functions
     reserved = (named("table") - TABLES) | named("database") | named("user function")
     return Catalog(
         keywords=frozenset(name.lower() for name in named("keyword")),
         reserved=frozenset(name.lower() for name in reserved)
-        | (functions - columns - TABLE_FUNCTIONS)
+        | (forbidden - columns - TABLE_FUNCTIONS)
         | (_HIDDEN_DATABASES - own),
         user_functions=frozenset(name.lower() for name in named("user function")),
         database=own.pop(),
+        extras=extras,
     )

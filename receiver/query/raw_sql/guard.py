@@ -11,6 +11,7 @@ Invariant: only the engine's own spelling of a statement is checked and executed
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from receiver.errors import InvalidStatement
@@ -19,7 +20,6 @@ from receiver.query.raw_sql.allowed import (
     KEYWORDS,
     TABLE_FUNCTIONS,
     TYPED,
-    is_allowed_function,
 )
 from receiver.query.raw_sql.catalog import Catalog
 from receiver.query.raw_sql.tokens import Kind, Token
@@ -29,8 +29,29 @@ _BEFORE: Final = Token(Kind.SIGN, "")
 _END_KEY: Final = "end"
 _INTERNAL: Final = "__"
 """Beginning of the names of functions that the engine has for itself."""
+_SYSTEM: Final = "system"
+_BEFORE_TABLE: Final = ("FROM", "JOIN")
 _TYPES_REFUSED: Final = ("function", "json", "object", "dynamic", "variant")
 """Parts of names of types whose values the engine parses with code that was not written for hostile input."""
+
+
+def check_placeholders(tokens: list[Token], names: Collection[str]) -> list[str]:
+    """Return the names of the placeholders. Raise `InvalidStatement` unless each has a value and plain type.
+
+    The types of `_TYPES_REFUSED` are parsed by the engine; `Identifier` would be a name that is not checked.
+    """
+    found = []
+    for token in tokens:
+        if token.kind is Kind.PLACEHOLDER:
+            name, _, kind = token.text.strip("{}").partition(":")
+            if any(part in kind.lower() for part in (*_TYPES_REFUSED, "identifier")):
+                raise InvalidStatement(
+                    "the type of a parameter is not allowed; expected that of a plain value"
+                )
+            if name not in names:
+                raise InvalidStatement(f"the parameter {name} has no value")
+            found.append(name)
+    return found
 
 
 def name_parts(name: str) -> list[str]:
@@ -63,6 +84,9 @@ def _check_name(token: Token, before: Token, after: Token, catalog: Catalog) -> 
         _check_applied(name, after, catalog)
     elif name == _END_KEY:
         raise InvalidStatement("the name end is the key of the answer's last line; expected another alias")
+    elif name == _SYSTEM and before.text in _BEFORE_TABLE and after.text == "." and catalog.extras.tables:
+        # The checks of the trees decide which of its tables may be read.
+        return
     elif name.startswith(_INTERNAL) or not catalog.reserved.isdisjoint(name_parts(name)):
         raise InvalidStatement(
             f"the name {name} is that of a function, table or database that is not allowed; "
@@ -77,7 +101,7 @@ def _is_keyword(token: Token, after: Token, catalog: Catalog) -> bool:
         return False
     if token.text in KEYWORDS and (after.text != "(" or token.text in BEFORE_PARENTHESIS):
         return True
-    if after.text == "(" and is_allowed_function(token.text):
+    if after.text == "(" and catalog.allows(token.text):
         return False
     raise InvalidStatement(f"the keyword {token.text} is not allowed")
 
@@ -86,7 +110,7 @@ def _check_call(name: str, before: Token, catalog: Catalog) -> None:
     # The list of columns of a table alias looks like a call.
     if before.text == "AS":
         raise InvalidStatement("an alias has a list of columns; expected aliases in the SELECT")
-    is_allowed = is_allowed_function(name) or name.lower() in TABLE_FUNCTIONS
+    is_allowed = catalog.allows(name) or name.lower() in TABLE_FUNCTIONS
     if not is_allowed or name.lower() in catalog.user_functions:
         raise InvalidStatement(f"the function {name} is not allowed")
 

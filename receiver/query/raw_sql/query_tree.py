@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from receiver.errors import InvalidStatement
-from receiver.query.raw_sql.allowed import TABLE_FUNCTIONS, TABLES, is_allowed_function
+from receiver.query.raw_sql.allowed import TABLE_FUNCTIONS, TABLES
 from receiver.query.raw_sql.catalog import Catalog
 
 _FUNCTION: Final = re.compile(r"\bfunction_name: (.*?)(?:, function_type: .*)?$")
@@ -33,27 +33,32 @@ def check_parsed(tree: list[str], catalog: Catalog) -> None:
     """Raise `InvalidStatement` for a function or a table that is not allowed."""
     ctes = {match[1] for line in tree if (match := _CTE.search(line))}
     _check_tables(_tables_of_parsed(tree), TABLES | ctes, catalog)
-    _check_functions(tree)
+    _check_functions(tree, catalog)
 
 
 def check_resolved(tree: list[str], catalog: Catalog) -> None:
     """Raise `InvalidStatement` for a function or a table that is not allowed."""
     names = (match[1].replace("`", "") for line in tree if (match := _RESOLVED_TABLE.match(line)))
     _check_tables((name for name in names if not _OF_RECURSION.fullmatch(name)), frozenset(), catalog)
-    _check_functions(tree)
+    _check_functions(tree, catalog)
 
 
 def _check_tables(names: Iterable[str], unqualified: frozenset[str], catalog: Catalog) -> None:
-    allowed = {_NO_TABLE, *unqualified, *(f"{catalog.database}.{name}" for name in TABLES)}
+    allowed = {
+        _NO_TABLE,
+        *catalog.extras.tables,
+        *unqualified,
+        *(f"{catalog.database}.{name}" for name in TABLES),
+    }
     if not set(names) <= allowed:
         raise InvalidStatement(f"a table is not allowed; expected one of {', '.join(sorted(TABLES))}")
 
 
-def _check_functions(tree: list[str]) -> None:
+def _check_functions(tree: list[str], catalog: Catalog) -> None:
     for line in tree:
         if (match := _TABLE_FUNCTION.search(line)) and match[1].lower() not in TABLE_FUNCTIONS:
             raise InvalidStatement(f"the table function {match[1]} is not allowed")
-        if (match := _FUNCTION.search(line)) and not is_allowed_function(match[1]):
+        if (match := _FUNCTION.search(line)) and not catalog.allows(match[1]):
             raise InvalidStatement(f"the function {match[1]} is not allowed")
         if line.lstrip().startswith("SETTINGS "):
             raise InvalidStatement("the keyword SETTINGS is not allowed")

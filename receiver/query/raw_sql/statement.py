@@ -29,8 +29,9 @@ from receiver.query.limits import (
     within_time,
 )
 from receiver.query.question import reject_unknown_parameters
+from receiver.query.raw_sql.allowed import NO_EXTRAS, Extras
 from receiver.query.raw_sql.catalog import read_catalog
-from receiver.query.raw_sql.guard import check_tokens, name_parts
+from receiver.query.raw_sql.guard import check_placeholders, check_tokens, name_parts
 from receiver.query.raw_sql.query_tree import check_parsed, check_resolved
 from receiver.query.raw_sql.tokens import Kind, tokens_of
 
@@ -176,24 +177,46 @@ def _lines(
 @contextmanager
 def _checked(store: Store, asked: SqlQuery) -> Iterator[tuple[ReadOnlyConnection, str]]:
     """Open a connection, and return it with the engine's spelling of the statement."""
-    with _invalid_statements(), store.read_only(SETTINGS) as connection:
-        yield connection, guarded(connection, asked.text)
+    with invalid_statements(), store.read_only(SETTINGS) as connection:
+        yield connection, guarded(connection, asked.text).text
 
 
-def guarded(connection: ReadOnlyConnection, text: str) -> str:
-    """Return the engine's spelling of a statement that is safe to execute. Raises `InvalidStatement`."""
+class Checked(NamedTuple):
+    """A statement that is safe to execute."""
+
+    text: str
+    """The engine's spelling."""
+    texts: Mapping[str, str] = {}
+    """The values of its placeholders."""
+
+
+def guarded(
+    connection: ReadOnlyConnection,
+    text: str,
+    texts: Mapping[str, str] | None = None,
+    extras: Extras = NO_EXTRAS,
+    names_from: Store | None = None,
+) -> Checked:
+    """Return a statement that is safe to execute. Raises `InvalidStatement`.
+
+    `names_from`: where the engine's names are read if the connection does not show all of them.
+
+    `texts`: values for placeholders. Those that the statement does not contain are left out of the result,
+    because the driver would format the statement with them.
+    """
     statement = _formatted(connection, text)
     tokens = tokens_of(statement)
+    values = {name: (texts or {})[name] for name in check_placeholders(tokens, texts or {})}
     names = (part for token in tokens if token.kind is Kind.NAME for part in name_parts(token.text))
-    catalog = read_catalog(connection, names)
+    catalog = read_catalog(names_from or connection, names, extras)
     check_tokens(tokens, catalog)
-    check_parsed(_tree(connection, f"run_passes = 0 {statement}"), catalog)
-    check_resolved(_tree(connection, f"passes = 1 {statement}"), catalog)
-    return statement
+    check_parsed(_tree(connection, f"run_passes = 0 {statement}", values), catalog)
+    check_resolved(_tree(connection, f"passes = 1 {statement}", values), catalog)
+    return Checked(statement, values)
 
 
-def _tree(connection: ReadOnlyConnection, explained: str) -> list[str]:
-    return [str(line) for (line,) in connection.rows(f"EXPLAIN QUERY TREE {explained}")]
+def _tree(connection: ReadOnlyConnection, explained: str, texts: Mapping[str, str]) -> list[str]:
+    return [str(line) for (line,) in connection.rows(f"EXPLAIN QUERY TREE {explained}", texts=texts)]
 
 
 def _formatted(connection: ReadOnlyConnection, text: str) -> str:
@@ -209,7 +232,7 @@ def _formatted(connection: ReadOnlyConnection, text: str) -> str:
 
 
 @contextmanager
-def _invalid_statements() -> Iterator[None]:
+def invalid_statements() -> Iterator[None]:
     """Raise `InvalidStatement` for an error about the statement, with text that contains no values."""
     try:
         yield

@@ -21,6 +21,7 @@ _TOKEN: Final = re.compile(
     | (?P<number>[0-9][0-9A-Za-z_]*(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?(?:(?<=[eE])[-+]?[0-9]+)?)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | `(?P<quoted>(?:[^`\\]|\\.)*)`
+    | (?P<placeholder>\{[A-Za-z_][A-Za-z0-9_]*:[A-Za-z0-9_]+(?:\([A-Za-z0-9_(), ']*\))?\})
     | (?P<sign><=>|->|<=|>=|!=|-(?!-)|/(?!\*)|\*(?!/)|[+%=<>()\[\],.])
     """,
     re.VERBOSE | re.DOTALL,
@@ -37,6 +38,8 @@ class Kind(Enum):
     TEXT = "text"
     NUMBER = "number"
     SIGN = "sign"
+    PLACEHOLDER = "placeholder"
+    """A parameter with its type, like `{name:String}`."""
 
 
 class Token(NamedTuple):

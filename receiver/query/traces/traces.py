@@ -8,7 +8,7 @@ from itertools import chain
 
 import orjson
 
-from receiver.engine.store import COMPANION, TABLE, Parameters, Store
+from receiver.engine.store import ALL_ROWS, COMPANION, TABLE, Parameters, Store
 from receiver.errors import MalformedBody
 from receiver.query.limits import (
     COMPARED_SPANS_MAX,
@@ -60,6 +60,13 @@ ORDER BY Timestamp
 LIMIT {{limit:UInt64}}
 {SETTINGS}
 """
+_HIDDEN = f"""
+SELECT 1
+{_FROM}
+  AND ProjectId NOT IN {{projects:Array(String)}}
+LIMIT {{limit:UInt64}}
+{SHORT_SETTINGS}, {ALL_ROWS}
+"""
 _OUTLINE = f"""
 SELECT {", ".join(SPAN_IDENTITY)}, StatusCode, StatusMessage, ProjectId, DeploymentId
 {_FROM}
@@ -82,6 +89,11 @@ def outline(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedL
 def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
     """Return every stored column of one span, as one JSON object; no line if the span is not stored."""
     return LimitedLines(_lines(store, _SINGLE_SPAN, trace_id, 1, {"span_id": span_id}), 1)
+
+
+def hides_spans(store: Store, trace_id: str, projects: Sequence[str]) -> bool:
+    """Return whether the trace has spans outside the projects of a caller; without projects, it has none."""
+    return bool(projects) and any(_lines(store, _HIDDEN, trace_id, 0, {"projects": list(projects)}))
 
 
 def trace_otlp(store: Store, trace_id: str, form: OtlpFormat, spans_max: int = SPANS_MAX) -> Iterator[bytes]:

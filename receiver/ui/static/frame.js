@@ -79,6 +79,7 @@ function shortcuts() {
   const pages = [...document.querySelectorAll("header nav [data-key]")];
   return [
     ["?", "show this list"],
+    [/Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K", "go to a page, service, operation, project, deployment, trace or search"],
     ["/", "go to the first field of the page"],
     ["j, k", "select the next or previous row"],
     ["Enter", "open the selected row"],

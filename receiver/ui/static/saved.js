@@ -1,8 +1,6 @@
 // Saved searches: a menu beside the filter that saves, lists and deletes them. They stay in this browser.
 
-import { linkOf, nameOf, parseSearches, searchOf, withSearch } from "./searches.js";
-
-const KEY = "searches";
+import { KEY, linkOf, nameOf, parseSearches, searchOf, withSearch } from "./searches.js";
 
 const element = (name, properties, ...children) => {
   const made = Object.assign(document.createElement(name), properties);

@@ -1,6 +1,7 @@
 // The list of saved searches as it is stored: a search is the query of a URL without its time range. Pure functions.
 
 export const SEARCHES_MAX = 50;
+export const KEY = "searches"; // in the storage of the browser
 
 // The searches of a stored text. A text that this page did not write is an empty list.
 export function parseSearches(text) {

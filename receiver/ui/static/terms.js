@@ -12,9 +12,12 @@ export function lastTerm(text) {
   return { start: match.index, field: match[1], operator: match[2] ?? "", value: match[3] ?? "" };
 }
 
-// A value as a filter spells it: a star would stand for any text, and spaces need quotation marks.
+// A text within quotation marks of a filter: a star would stand for any text.
+export const escapedText = (value) => value.replace(/[\\"*]/g, "\\$&");
+
+// A value as a filter spells it: spaces need quotation marks.
 export function valueText(value, isQuoted) {
-  const escaped = value.replace(/[\\"*]/g, "\\$&");
+  const escaped = escapedText(value);
   return PLAIN_VALUE.test(value) && !isQuoted ? escaped : `"${escaped}"`;
 }
 

@@ -1,0 +1,160 @@
+// Palette (Ctrl K or Cmd K): a dialog with a field that leads to a page, a stored name, a trace or a search.
+
+import { destinationsFor, destinationsOf, merged } from "./destinations.js";
+import { KEY, linkOf, nameOf, parseSearches } from "./searches.js";
+
+const LINES_MAX = 1000; // lines of an answer that are asked for
+
+const query = location.search;
+
+const element = (name, properties, ...children) => {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+};
+
+const pages = () =>
+  [...document.querySelectorAll("header nav [data-key]")].map((link) => ({
+    kind: "page",
+    text: link.textContent,
+    url: link.href,
+  }));
+
+function savedSearches() {
+  try {
+    return parseSearches(localStorage.getItem(KEY) ?? "[]").map((search) => ({
+      kind: "saved search",
+      text: nameOf(search),
+      url: linkOf(search, query),
+    }));
+  } catch {
+    return []; // storage may be forbidden
+  }
+}
+
+async function linesOf(path, parameters) {
+  const page = new URLSearchParams(query);
+  const wanted = new URLSearchParams({ ...parameters, limit: LINES_MAX });
+  for (const name of ["since", "until"]) if (page.get(name)) wanted.set(name, page.get(name));
+  const answer = await fetch(`/api/v1/${path}?${wanted}`);
+  // The last line is the mark of the end.
+  return answer.ok ? (await answer.text()).trim().split("\n").slice(0, -1).map((line) => JSON.parse(line)) : [];
+}
+
+// The stored names, each list as soon as it is there.
+function storedNames(add) {
+  const ask = (names) => names.then(add).catch(() => {});
+  const of = (kind, values) => destinationsOf(kind, values, query);
+  ask(
+    fetch("/choices")
+      .then((answer) => answer.json())
+      .then((lists) => Object.entries(lists).flatMap(([kind, list]) => of(kind, list.map(({ value }) => value)))),
+  );
+  ask(linesOf("services", {}).then((rows) => of("service", rows.map((row) => row.service))));
+  ask(linesOf("red", { by: "operation", spans: "all" }).then((rows) => of("operation", rows.map((row) => row.group))));
+}
+
+function palette() {
+  const input = element("input", { type: "text", autocomplete: "off", spellcheck: false, maxLength: 4096 });
+  const list = element("ul", { id: "destinations" });
+  const dialog = element(
+    "dialog",
+    { id: "palette" },
+    input,
+    list,
+    element("p", { className: "dim", textContent: "Arrow keys to move, Enter to go, Escape to close. A pasted trace id leads to the trace." }),
+  );
+  dialog.setAttribute("aria-label", "Go to");
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Destinations");
+  for (const [name, value] of [
+    ["role", "combobox"],
+    ["aria-label", "Page, service, operation, project, deployment, trace id or search"],
+    ["aria-autocomplete", "list"],
+    ["aria-controls", list.id],
+    ["aria-expanded", "true"],
+  ]) {
+    input.setAttribute(name, value);
+  }
+  input.placeholder = "page, service, operation, project, deployment, trace id or search";
+
+  let known = [];
+  let shown = [];
+  let active = 0;
+  let hasMoved = false;
+
+  const go = (place) => shown[place] && location.assign(shown[place].url);
+  const activate = (place) => {
+    active = place;
+    [...list.children].forEach((option, at) => option.setAttribute("aria-selected", String(at === place)));
+    const option = list.children[place];
+    if (option) input.setAttribute("aria-activedescendant", option.id);
+    else input.removeAttribute("aria-activedescendant");
+    option?.scrollIntoView({ block: "nearest" });
+  };
+  const option = ({ kind, text }, place) => {
+    const made = element("li", { id: `destination-${place}` }, element("span", { textContent: text }));
+    made.append(element("span", { className: "kind", textContent: kind }));
+    made.setAttribute("role", "option");
+    made.addEventListener("click", () => go(place));
+    return made;
+  };
+  const show = () => {
+    // Names that arrive after the reader has moved must not change what Enter opens.
+    const before = hasMoved ? shown[active]?.url : undefined;
+    shown = destinationsFor(input.value, known, query);
+    list.replaceChildren(...shown.map(option));
+    activate(Math.max(0, shown.findIndex(({ url }) => url === before)));
+  };
+
+  const begin = () => {
+    hasMoved = false;
+    show();
+  };
+
+  input.addEventListener("input", begin);
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) {
+      hasMoved = true;
+      activate((active + step + shown.length) % shown.length);
+    }
+    else if (event.key === "Enter") go(active);
+    else return;
+    event.preventDefault();
+  });
+  // A click beside the dialog is a click on the element itself, which the backdrop belongs to.
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  document.body.append(dialog);
+  return () => {
+    known = [...pages(), ...savedSearches()];
+    input.value = "";
+    begin();
+    dialog.showModal();
+    storedNames((names) => {
+      known = merged(known, names);
+      show();
+    });
+  };
+}
+
+let open = null;
+
+function toggle() {
+  const dialog = document.getElementById("palette");
+  if (dialog?.open) {
+    dialog.close();
+    return;
+  }
+  open ??= palette();
+  open();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "k") return;
+  event.preventDefault();
+  toggle();
+});
+const button = document.getElementById("go");
+button.addEventListener("click", toggle);
+button.hidden = false;

@@ -1,0 +1,55 @@
+// Choice of a project and a deployment in the frame: a choice opens the page for it, and the lists stay up to date.
+
+const REFRESH_MS = 15_000;
+
+const form = document.getElementById("pickers");
+
+function option({ value, text }) {
+  const made = document.createElement("option");
+  made.value = value;
+  made.textContent = text;
+  return made;
+}
+
+// The chosen value stays chosen, also if it is in the list no more.
+function fill(select, choices) {
+  const texts = choices.map((choice) => choice.text).join("\n");
+  // A list that is open must not change under the reader.
+  if (select.dataset.texts === texts || document.activeElement === select) return;
+  select.dataset.texts = texts;
+  const chosen = select.selectedOptions[0];
+  const options = choices.map(option);
+  const isKept = !chosen.value || choices.some((choice) => choice.value === chosen.value);
+  const value = chosen.value;
+  select.replaceChildren(select.options[0], ...options, ...(isKept ? [] : [chosen]));
+  select.value = value;
+}
+
+async function refresh() {
+  if (document.hidden) return;
+  const chosen = new URLSearchParams({ project: form.elements.project.value });
+  const answer = await fetch(`/choices?${chosen}`);
+  if (!answer.ok) return;
+  for (const [name, choices] of Object.entries(await answer.json())) {
+    fill(form.elements[name], choices);
+  }
+}
+
+// The receiver may be away for a while; the next attempt follows.
+const attempt = () => refresh().catch(() => {});
+
+form.addEventListener("change", (event) => {
+  // A deployment belongs to one project.
+  if (event.target.name === "project") form.elements.deployment.value = "";
+  // Without the parameters that are empty.
+  for (const select of form.querySelectorAll("select")) select.disabled = !select.value;
+  form.requestSubmit();
+});
+// Back shows the page as it was left: with disabled fields, and with the choice that led away.
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  form.reset();
+  for (const select of form.querySelectorAll("select")) select.disabled = false;
+});
+attempt();
+setInterval(attempt, REFRESH_MS);
