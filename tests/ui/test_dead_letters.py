@@ -134,7 +134,7 @@ async def test_viewer_sees_a_dead_letter_without_actions(workspace: Workspace, s
 
     for path in ("/receiver", PATH, f"{PATH}?confirm=drop"):
         page = await document(await client.get(path, headers=session(VIEWER)))
-        assert set(forms_of(page)) <= {"/logout"}
+        assert not [action for action in forms_of(page) if action.startswith("/receiver/dead/")]
 
 
 async def test_unknown_dead_letter_is_answered_404_in_the_frame(
@@ -196,7 +196,8 @@ async def test_markup_in_the_content_stays_text(tmp_path: Path, start: StartRece
 
     assert HOSTILE[0] in page.text
     assert not {tag for tag, _ in page.elements} & {"img"}
-    assert len([tag for tag, _ in page.elements if tag == "script"]) == 1
+    scripts = [attributes["src"] for tag, attributes in page.elements if tag == "script"]
+    assert all(str(source).startswith("/static/") for source in scripts)
 
 
 def test_oldest_result_is_forgotten_first() -> None:
