@@ -42,7 +42,8 @@ async def send(client: Client, action: str, path: str = PATH, **headers: str) ->
 
 
 def forms_of(page: Document) -> list[str]:
-    return [attributes["action"] or "" for tag, attributes in page.elements if tag == "form"]
+    forms = [attributes for tag, attributes in page.elements if tag == "form"]
+    return [attributes["action"] or "" for attributes in forms if attributes["method"] == "post"]
 
 
 async def test_dead_letter_is_shown_with_its_reason_and_first_rows(
