@@ -123,17 +123,17 @@ def _tables(columns: list[Row]) -> list[tuple[str, list[Row]]]:
 def cell_of(column: Column, value: Any) -> Cell:  # noqa: ANN401 - any JSON
     """Return a value of an answer as the page shows it."""
     if value is None:
-        # JSON has no other form for them; a column that is not Nullable has no NULL.
+        # JSON has no other form for infinity and NaN; a column that is not Nullable has no NULL.
         is_float = column.type.startswith("Float")
-        return Cell("not a number" if is_float else "NULL", "null")
+        return Cell("not finite" if is_float else "NULL", "null")
     if isinstance(value, bool):
         return Cell("true" if value else "false")
     if isinstance(value, int | float):
         return Cell(str(value), "number")
     if isinstance(value, str):
         is_trace = column.name == "TraceId" and _TRACE_ID.fullmatch(value)
-        kind = "number" if is_number(column) else "when" if is_time(column) else ""
-        return Cell(_cut(value), kind, f"/trace/{value}" if is_trace else "")
+        link = f"/trace/{value}" if is_trace else ""
+        return Cell(_cut(value), "when" if is_time(column) else "", link)
     return Cell(_cut(json.dumps(value, ensure_ascii=False)))
 
 

@@ -26,6 +26,7 @@ from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
+from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Access, Settings
 from receiver.ui.facts import ReceiverFacts
@@ -188,11 +189,21 @@ def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         yield store
 
 
+def _hostile_body(directory: Path) -> Body:
+    """Return a quarantined body with every hostile text."""
+    content = "".join(HOSTILE).encode()
+    path = directory / f"{HOSTILE_TRACE}.json.body"
+    path.write_bytes(content)
+    return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
-        yield facts_of(tmp_path, pool)
+        facts = facts_of(tmp_path, pool)
+        facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
+        yield facts
 
 
 @pytest.fixture

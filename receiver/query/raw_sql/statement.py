@@ -169,7 +169,7 @@ def _lines(
 ) -> Iterator[bytes]:
     with _checked(store, asked) as (connection, statement):
         if on_columns is not None:
-            found = connection.rows(f"DESCRIBE TABLE ({statement})")
+            found = connection.rows(f"DESCRIBE TABLE (SELECT * FROM ({statement}))")  # noqa: S608 - checked
             on_columns([Column(str(name), str(kind)) for name, kind, *_ in found])
         yield from connection.lines(f"SELECT * FROM ({statement}) LIMIT {asked.limit + 1}")  # noqa: S608 - checked
 
