@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from http import HTTPStatus
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.peers import MeasurementError
 from benchmarks.processes import Cores, started
 
-READY_S = STORED_S = 300.0
+T = TypeVar("T")
+Row = dict[str, Any]
+WAIT_S = 120.0
 POLL_S = 0.2
 
 
@@ -36,11 +36,24 @@ class Receiver(NamedTuple):
 
     def wait_until_stored(self, trace_id: str, spans: int) -> None:
         """Wait until every span of a trace can be read."""
-        deadline = time.monotonic() + STORED_S
-        while _span_count(f"{self.pages}/trace/{trace_id}/outline") < spans:
-            if time.monotonic() > deadline:
-                raise MeasurementError(f"trace '{trace_id}' is not readable after {STORED_S:.0f} s")
-            time.sleep(POLL_S)
+        url = f"{self.pages}/trace/{trace_id}/outline"
+        until(lambda: len(_json_lines(url)[0]["id"]) >= spans, f"{spans} spans of a trace")
+
+    def wait_for(self, key: str, question: str, parameters: str) -> str:
+        """Wait until a question of the API has a row, and return its value of a key."""
+        url = f"{self.pages}/api/v1/{question}?{parameters}"
+        return until(lambda: str(_json_lines(url)[0][key]), question)
+
+
+def until(ask: Callable[[], T], what: str) -> T:
+    """Ask until there is an answer that is true. An answer that cannot be read yet is none."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        with suppress(OSError, ValueError, LookupError):
+            if found := ask():
+                return found
+        time.sleep(POLL_S)
+    raise MeasurementError(f"{what}: not readable after {WAIT_S:.0f} s")
 
 
 @contextmanager
@@ -51,26 +64,20 @@ def running_receiver(directory: Path) -> Iterator[Receiver]:
     ]
     command = [sys.executable, "-m", "receiver.cli", "serve", "--data", str(directory), *ports]
     with started(command, directory / "log", core=Cores.all_of_this_machine().others):
-        deadline = time.monotonic() + READY_S
-        while not (found := _ready(directory / "receiver.json")):
-            if time.monotonic() > deadline:
-                raise MeasurementError(f"the receiver is not ready after {READY_S:.0f} s")
-            time.sleep(POLL_S)
-        yield found
+        yield until(lambda: _ready(directory / "receiver.json"), "addresses of the receiver")
 
 
-def _ready(state: Path) -> Receiver | None:
-    try:
-        urls = json.loads(state.read_text())["urls"]
-        with urllib.request.urlopen(urls["admin"] + "/readyz") as answer:  # noqa: S310 - our own address
-            return Receiver(urls["listen"], urls["api"]) if answer.status == HTTPStatus.OK else None
-    except (OSError, ValueError, KeyError):
-        return None
+def _ready(state: Path) -> Receiver:
+    urls = json.loads(state.read_text())["urls"]
+    _body(urls["admin"] + "/readyz")
+    return Receiver(urls["listen"], urls["api"])
 
 
-def _span_count(url: str) -> int:
-    try:
-        with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own address
-            return len(json.loads(answer.read())["id"])
-    except urllib.error.HTTPError:
-        return 0
+def _json_lines(url: str) -> list[Row]:
+    return [json.loads(line) for line in _body(url).splitlines()]
+
+
+def _body(url: str) -> bytes:
+    """Return an answer. Raises `OSError` for a status that is an error."""
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own address
+        return bytes(answer.read())
