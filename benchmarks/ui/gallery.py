@@ -2,73 +2,100 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import click
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page as BrowserPage
 
 from benchmarks.store.workspace import log
 from benchmarks.ui.browse import chromium, new_page
-from benchmarks.ui.receiver import Receiver, running_receiver
-from benchmarks.ui.shop import shop
+from benchmarks.ui.receiver import running_receiver
+from benchmarks.ui.shop import PARAMETERS, shop
+from receiver.ui.page import Page
+from receiver.ui.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
 SHOP_TRACES = 3_000
 THEMES = ("light", "dark")
 WEBP_QUALITY = 80
-FAILED = "service=cart status=error"
+FAILED, NEWEST = "service=cart status=error", "service=db"
+"""Filters of the traces that are shown."""
+KEYS: Mapping[str, str] = {"trace": "e"}
+LEFT_OUT = {"connect", "tail"}
+"""Pages that show more while spans arrive."""
+HEAD = """\
+# Gallery
+
+Written by `make gallery`: the pages of the API's port over the spans of a small web shop, whose newest
+deployment is worse than the one before. The site shows them in its own theme, light or dark."""
 
 
 class Shot(NamedTuple):
-    """A screenshot: what it shows, and the keys that are pressed before."""
+    """A screenshot of a page: its address, and the keys that are pressed before."""
 
-    name: str
-    title: str
-    path: str
-    keys: tuple[str, ...] = ()
+    page: Page
+    url: str
+    keys: str
+
+    def file(self, theme: str) -> str:
+        """Return the name of the file."""
+        return f"{self.page.name}-{theme}.webp"
 
 
-def shots(trace_id: str) -> Iterator[Shot]:
-    """Yield the screenshots in the order of the gallery. `trace_id`: a failed trace."""
-    checkout = quote("service=web http.route=/checkout")
-    yield Shot("overview", "What got worse?", "/?since=1h")
-    yield Shot("search", "Which traces?", f"/search?since=1h&q={checkout}&selection=status%3Derror")
-    yield Shot("trace", "Why was this slow or wrong?", f"/trace/{trace_id}", ("e",))
-    yield Shot("errors", "What fails?", "/errors?since=1h")
-    yield Shot("compare", "Is B worse than A?", "/compare?since=1h&a=dpl_77a&b=dpl_8f2&project=prj_shop")
-    yield Shot("services", "Which services are slow or fail?", "/services?since=1h")
-    yield Shot("receiver", "Is anything missing?", "/receiver")
+def shots(*trace_ids: str) -> Iterator[Shot]:
+    """Yield the screenshots in the order of the navigation. Addresses with parts get the ids in order."""
+    for page in PAGES.values():
+        if page.name in LEFT_OUT:
+            continue
+        ids = iter(trace_ids)
+        path = re.sub(r"\{\w+\}", lambda _part, ids=ids: next(ids), page.path)  # type: ignore[misc]  # a default value
+        query = urlencode(PARAMETERS.get(page.name, {}))
+        yield Shot(page, f"{path}?{query}" if query else path, KEYS.get(page.name, ""))
+
+
+def gallery(found: Iterable[Shot]) -> str:
+    """Return the text of docs/gallery.md."""
+    lines = [HEAD]
+    for shot in found:
+        lines.append(f"\n## {shot.page.title}: {shot.page.question}\n")
+        lines += [
+            f"![{shot.page.title}, {theme}](gallery/{shot.file(theme)}#only-{theme})" for theme in THEMES
+        ]
+    return "\n".join(lines) + "\n"
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "gallery", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs", show_default=True)
 def main(out: Path) -> None:
-    """Write a screenshot of each page in each theme."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Write the gallery, with a screenshot of each page in each theme."""
+    directory = out / "gallery"
+    directory.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix="gallery-") as directory,
-        running_receiver(Path(directory)) as receiver,
+        tempfile.TemporaryDirectory(prefix="gallery-") as data,
+        running_receiver(Path(data)) as receiver,
         chromium() as browser,
     ):
         receiver.send(shop(SHOP_TRACES))
-        trace_id = receiver.wait_for("trace_id", "search", f"since=1h&limit=1&filter={quote(FAILED)}")
+        failed, newest = (
+            receiver.wait_for("trace_id", "search", urlencode({"since": "1h", "limit": "1", "filter": text}))
+            for text in (FAILED, NEWEST)
+        )
+        found = list(shots(failed, newest))
         for theme in THEMES:
-            _write(receiver, browser, trace_id, theme, out)
-    log(f"screenshots written to {out}")
+            with new_page(browser, color_scheme=theme) as page:
+                for shot in found:
+                    _take(page, receiver.pages + shot.url, shot.keys, directory / shot.file(theme))
+    (out / "gallery.md").write_text(gallery(found))
+    log(f"screenshots written to {directory}")
 
 
-def _write(receiver: Receiver, browser: Browser, trace_id: str, theme: str, out: Path) -> None:
-    with new_page(browser, color_scheme=theme) as page:
-        for shot in shots(trace_id):
-            _take(page, receiver.pages + shot.path, shot.keys, out / f"{shot.name}-{theme}.webp")
-
-
-def _take(page: Page, url: str, keys: tuple[str, ...], path: Path) -> None:
+def _take(page: BrowserPage, url: str, keys: str, path: Path) -> None:
     page.goto(url)
     page.wait_for_selector("#theme:not([hidden])")
     for key in keys:

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from benchmarks.peers import MeasurementError
 from benchmarks.ui.results import PageRun
+from benchmarks.ui.shop import PARAMETERS
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.source import Answer, ApiSource
@@ -27,12 +28,6 @@ from receiver.ui.facts import ReceiverFacts
 from receiver.ui.pages import PAGES
 from receiver.ui.site import Site
 from receiver.writer.progress import Progress
-
-PARAMETERS: Mapping[str, Mapping[str, str]] = {
-    "search": {"q": "service=web"},
-    "compare": {"a": "dpl_77a", "b": "dpl_8f2"},
-}
-"""Parameters with which a page shows its answer."""
 
 
 class TimedSource(ApiSource):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,6 +24,11 @@ DEADLOCK_SHARE = 0.7
 """Share of the failures that are deadlocks; the others are time-outs."""
 FAILED_EVERY = 997
 """Distance between failed spans of the large trace."""
+PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "search": {"q": "service=web http.route=/checkout", "selection": "status=error"},
+    "compare": {"a": "dpl_77a", "b": "dpl_8f2", "project": "prj_shop"},
+}
+"""Parameters with which a page shows its answer about the shop, by the page's name."""
 REQUEST_SPANS = 5_000
 SERVICES = ("web", "cart", "db", "auth", "queue")
 SERVER, CLIENT = 2, 3

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from benchmarks.ui.gallery import LEFT_OUT, shots
 from benchmarks.ui.page import page, spread
 from benchmarks.ui.results import Drawn, PageRun, Results, Scrolled, TraceResult
 from benchmarks.ui.shop import large_trace, shop
+from receiver.ui.pages import PAGES
 
+DOCS = Path(__file__).parents[2] / "docs"
 TRACE = "a" * 32
 
 
@@ -69,3 +74,18 @@ def test_page_shows_what_a_page_does_besides_its_queries() -> None:
 
 def test_spread_is_the_median_the_lowest_and_the_highest() -> None:
     assert spread([3, 1, 2_000]) == "3.0 (1.0; 2,000)"
+
+
+def test_gallery_shows_every_page_but_those_of_arriving_spans() -> None:
+    found = {shot.page.name: shot.url for shot in shots("a" * 32, "b" * 32)}
+
+    assert set(found) == set(PAGES) - LEFT_OUT
+    assert found["trace"] == f"/trace/{'a' * 32}"
+    assert found["compare"] == "/compare?a=dpl_77a&b=dpl_8f2&project=prj_shop"
+    assert not any("{" in url for url in found.values())
+
+
+def test_gallery_names_every_screenshot() -> None:
+    named = re.findall(r"\(gallery/([\w-]+\.webp)#only-(?:light|dark)\)", (DOCS / "gallery.md").read_text())
+
+    assert sorted(named) == sorted(path.name for path in (DOCS / "gallery").iterdir())
