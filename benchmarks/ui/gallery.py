@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 SHOP_TRACES = 3_000
 THEMES = ("light", "dark")
 WEBP_QUALITY = 80
-FAILED, NEWEST = "service=cart status=error", "service=db"
+FAILED, NEWEST = "deployment=dpl_8f2 service=cart status=error trace:spans>7", "service=db"
 """Filters of the traces that are shown."""
 KEYS: Mapping[str, str] = {"trace": "e"}
 LEFT_OUT = {"connect", "tail"}

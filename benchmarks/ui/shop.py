@@ -194,19 +194,24 @@ def _checkout(rng: random.Random, batch: Batch, start_s: float, now_s: float) ->
         failure=failure,
     )
     for number in range(rng.choice([1, 1, 2, 5])):
-        made.span(
-            "db",
-            "SELECT cart",
-            CLIENT,
-            start_s=start_s + 0.004 + number * db_s / 6,
-            seconds=db_s / 6 if number else db_s / 2,
-            parent=cart,
-            attributes={
-                "db.system.name": "postgresql",
-                "db.operation.name": "SELECT",
-                "db.query.text": "SELECT * FROM cart WHERE id = $1",
-            },
-        )
+        _query(made, cart, start_s + 0.004 + number * db_s / 6, db_s / 6 if number else db_s / 2)
+
+
+def _query(made: _Request, parent: str, start_s: float, seconds: float) -> None:
+    attributes: dict[str, str | int] = {
+        "db.system.name": "postgresql",
+        "db.operation.name": "SELECT",
+        "db.query.text": "SELECT * FROM cart WHERE id = $1",
+    }
+    made.span(
+        "db",
+        "SELECT cart",
+        CLIENT,
+        start_s=start_s,
+        seconds=seconds,
+        parent=parent,
+        attributes=attributes,
+    )
 
 
 def _times(start_ns: int, duration_ns: int) -> Json:

@@ -79,8 +79,7 @@ HUGE_TRACE = "d" * 32
 """Trace of a span whose texts all have a megabyte."""
 URLS = (
     *(re.sub(r"\{\w+\}", HOSTILE_TRACE, page.path) for page in PAGES.values()),
-    "/search?q=status%3Derror",
-    "/search?facet=http.route&selection=status%3Derror",
+    "/search?q=status%3Derror&facet=http.route&selection=service%3Dweb",
     "/compare?a=dpl_1&b=dpl_2",
     f"/trace/{HUGE_TRACE}",
 )
