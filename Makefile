@@ -153,6 +153,14 @@ bench-store: setup ## compare our table with the exporter's: inserts, bytes, que
 bench-query: setup ## every question on our table and the exporter's, and ingest beside queries; takes hours (ARGS="--spans 1000000 --projects 20 --questions trace,search" or "--part ingest")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.query $(ARGS)
 
+.PHONY: bench-ui
+bench-ui: setup $(VENV)/.dev ## time until a waterfall is drawn, frames while it scrolls, time of each page; needs chromium (ARGS="--spans 1000 --runs 3")
+	PYTHONPATH=. $(BIN)/python -m benchmarks.ui $(ARGS)
+
+.PHONY: gallery
+gallery: setup $(VENV)/.dev ## write the screenshots of docs/gallery.md; needs chromium
+	PYTHONPATH=. $(BIN)/python -m benchmarks.ui.gallery $(ARGS)
+
 .PHONY: bench-long
 bench-long: setup ## long runs: growth in half an hour, a backlog of 10 GB (ARGS="--part backlog --gb 2")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.long $(ARGS)

@@ -16,6 +16,7 @@ INCLUDED = {
     "benchmarks/index.md": "benchmarks/README.md",
     "benchmarks/store.md": "benchmarks/STORE.md",
     "benchmarks/long.md": "benchmarks/LONG.md",
+    "benchmarks/ui.md": "benchmarks/UI.md",
 }
 """Pages of the site, and the files of the repository that they show."""
 _PAGE_OF = {source: page for page, source in INCLUDED.items()}

@@ -20,8 +20,10 @@ from receiver.ui.page import Context
 from receiver.ui.svg import tag
 from receiver.ui.view import View
 
-ROWS_MAX = 1_000
-"""Maximum number of spans in the table of a page without its script; links lead to the others."""
+ROWS_MAX = 200
+"""Maximum number of spans in the table of a page without its script; links lead to the others.
+
+The script replaces the table, so a longer table only delays it."""
 BAR_WIDTH: Final = 400
 DEPTH_SHOWN_MAX = 30
 """Deeper spans are not indented further."""

@@ -91,8 +91,7 @@ URLS = (
     "/sql?q=SELECT+*+FROM+otel_traces+WHERE+TraceId+LIKE+%27ff%25%27",
     "/sql?q=SELECT+SpanName,+count()+FROM+otel_traces+GROUP+BY+1+ORDER+BY+2",
     f"/trace/{HOSTILE_TRACE}/with/{1:032x}",
-    "/search?q=status%3Derror",
-    "/search?facet=http.route&selection=status%3Derror",
+    "/search?q=status%3Derror&facet=http.route&selection=service%3Dweb",
     "/compare?a=dpl_1&b=dpl_2",
     f"/trace/{HUGE_TRACE}",
 )

@@ -21,6 +21,19 @@ pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=320, height=640)
 TABS_MAX = 200
+ROWS_IN_SIGHT = """(grid) => {
+  const frame = grid.getBoundingClientRect();
+  const rows = [...grid.querySelectorAll("[role=row]:not([hidden])")];
+  return rows
+    .map((row) => [row.getBoundingClientRect().top - frame.top, row])
+    .filter(([top]) => top > -28 && top < frame.height)
+    .map(([top, row]) => [
+      Math.round((top + grid.scrollTop) / 28) + 1,
+      Number(row.dataset.place),
+      Number(row.getAttribute("aria-rowindex")),
+    ]);
+}"""
+"""Returns the number by its position, the place and the number of each row in sight; a row has 28 pixels."""
 RTL = "\u202egnp.exe"
 CONTENT = "main :is(tbody tr, li, dd, textarea, .empty, #nothing)"
 """Elements with answers; the last is the page of arriving spans before the first one."""
@@ -193,3 +206,19 @@ async def test_text_that_reverses_the_direction_ends_with_its_element(shop: Clie
         assert service is not None
         assert name is not None
         assert service["x"] < name["x"]
+
+
+async def test_scrolled_rows_are_those_of_their_places(shop: Client, browser: Browser) -> None:
+    small = ViewportSize(width=1280, height=300)
+    async with faultless_page(browser, origin_of(shop), viewport=small) as page:
+        await show(page, shop, f"/trace/{HOSTILE_TRACE}")
+        grid = page.locator("[role=treegrid]")
+        await grid.evaluate("grid => { grid.style.height = grid.style.minHeight = '56px'; }")
+
+        for top in (140, 400, 60, 9_999):
+            await grid.evaluate("(grid, top) => { grid.scrollTop = top; }", top)
+            await page.evaluate("new Promise(requestAnimationFrame)")
+            rows = await grid.evaluate(ROWS_IN_SIGHT)
+
+            assert len(rows) >= 2
+            assert all(number == place + 1 == aria for number, place, aria in rows)

@@ -1,7 +1,8 @@
 // Overview of a trace above its waterfall: every span on a canvas that is as wide as the page and a few pixels high.
 
 const HEIGHT_PX = 64;
-const ROW_PX = 2; // a row of pixels, and a gap
+const PITCH_MIN_PX = 2; // of a row: its bars, and a gap of a pixel
+const PITCH_MAX_PX = 8;
 const SPAN = 1;
 const FAILED = 2;
 
@@ -38,10 +39,12 @@ export function drawOverview(canvas, trace, shown, errors) {
     canvas.style.color = `var(${name})`;
     return getComputedStyle(canvas).color;
   };
+  const rows = Math.max(1, Math.min(HEIGHT_PX / PITCH_MIN_PX, shown.length));
+  const pitch = Math.min(PITCH_MAX_PX, Math.floor(HEIGHT_PX / rows));
   const colors = { span: color("--mark"), failed: color("--error-mark") };
-  for (const section of sectionsOf(trace, shown, errors, canvas.width, HEIGHT_PX / ROW_PX)) {
+  for (const section of sectionsOf(trace, shown, errors, canvas.width, rows)) {
     pen.fillStyle = section.isFailed ? colors.failed : colors.span;
     pen.globalAlpha = section.isFailed ? 1 : 0.6;
-    pen.fillRect(section.left, section.row * ROW_PX, section.width, 1);
+    pen.fillRect(section.left, section.row * pitch, section.width, pitch - 1);
   }
 }

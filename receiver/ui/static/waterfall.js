@@ -97,7 +97,7 @@ class Waterfall {
   schedule() {
     this.scheduled ??= requestAnimationFrame(() => {
       this.scheduled = undefined;
-      this.draw();
+      this.draw({ isScrolled: true });
     });
   }
 
@@ -114,15 +114,20 @@ class Waterfall {
     this.drawOverview();
   }
 
-  draw() {
+  // Row `n` always has the element `n` modulo their number, so that scrolling fills only the rows that appear.
+  draw({ isScrolled = false } = {}) {
     const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW_PX) - MARGIN_ROWS);
     const count = Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * MARGIN_ROWS;
-    const rows = this.shown.slice(first, first + count);
-    while (this.pool.length < rows.length) this.pool.push(this.newRow());
-    this.pool.forEach((row, index) => {
-      row.line.hidden = index >= rows.length;
-      if (index < rows.length) this.fill(row, rows[index], first + index);
-    });
+    const isFilled = isScrolled && this.pool.length === count;
+    while (this.pool.length < count) this.pool.push(this.newRow());
+    while (this.pool.length > count) this.pool.pop().line.remove();
+    for (let index = first; index < first + count; index++) {
+      const row = this.pool[index % count];
+      if (isFilled && row.index === index) continue;
+      row.index = index;
+      row.line.hidden = index >= this.shown.length;
+      if (!row.line.hidden) this.fill(row, this.shown[index], index);
+    }
     if (this.rowOf[this.chosen] < 0) this.grid.removeAttribute("aria-activedescendant");
     else this.grid.setAttribute("aria-activedescendant", `span-${this.chosen}`);
   }

@@ -1,0 +1,1 @@
+"""Benchmarks of the pages in a browser, and their screenshots."""

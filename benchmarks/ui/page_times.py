@@ -1,0 +1,96 @@
+"""Time of each page, and of the queries within it, of a site in this process over a receiver's store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from benchmarks.peers import MeasurementError
+from benchmarks.ui.results import PageRun
+from benchmarks.ui.shop import PARAMETERS
+from receiver.api.query_queue import QUERIES_MAX
+from receiver.api.routes import Api
+from receiver.api.source import Answer, ApiSource
+from receiver.api.spool import SpoolSpace
+from receiver.engine.embedded import EmbeddedStore
+from receiver.query.ledger import Answer as LedgerAnswer
+from receiver.settings import GIB, Settings
+from receiver.ui.facts import ReceiverFacts
+from receiver.ui.pages import PAGES
+from receiver.ui.site import Site
+from receiver.writer.progress import Progress
+
+
+class TimedSource(ApiSource):
+    """Source of a page that adds up the time of its queries."""
+
+    queries_ms = 0.0
+
+    async def _answer(self, *arguments: Any) -> Answer:  # noqa: ANN401 - those of the method that it replaces
+        begin = time.perf_counter()
+        try:
+            return await super()._answer(*arguments)
+        finally:
+            self.queries_ms += (time.perf_counter() - begin) * 1_000
+
+
+def page_times(directory: Path, trace_id: str, runs: int) -> dict[str, list[PageRun]]:
+    """Ask for each page with a time range, `runs` times after a first request that is not counted."""
+    return asyncio.run(_page_times(directory, trace_id, runs))
+
+
+async def _page_times(directory: Path, trace_id: str, runs: int) -> dict[str, list[PageRun]]:
+    sources: list[TimedSource] = []
+    results: dict[str, list[PageRun]] = {}
+    async with _site(directory, sources) as client:
+        for path, query in _addresses(trace_id):
+            for run in range(runs + 1):
+                sources.clear()
+                begin = time.perf_counter()
+                answer = await client.get(path, params=query)
+                body = await answer.read()
+                page_ms = (time.perf_counter() - begin) * 1_000
+                if b"The page cannot be shown." in body:
+                    raise MeasurementError(f"{path}: answered with an error")
+                if run:
+                    queries_ms = sum(source.queries_ms for source in sources)
+                    results.setdefault(path, []).append(PageRun(page_ms, queries_ms, len(body) / 1_024))
+    return results
+
+
+def _addresses(trace_id: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for page in PAGES.values():
+        if not page.is_live:
+            yield re.sub(r"\{\w+\}", trace_id, page.path), PARAMETERS.get(page.name, {})
+
+
+@asynccontextmanager
+async def _site(
+    directory: Path, sources: list[TimedSource]
+) -> AsyncIterator[TestClient[web.Request, web.Application]]:
+    store = EmbeddedStore(
+        directory / "store", database="otel", memory_bytes_max=4 * GIB, disk_free_min=lambda: 1
+    )
+    with closing(store), ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
+        api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
+        settings = Settings(data_dir=str(directory))
+        ledger = LedgerAnswer("", "", "", "", [], [])
+        facts = ReceiverFacts(
+            settings, Progress(), dict, lambda: 0, lambda _query: ledger, list, lambda: None, pool
+        )
+
+        def source_for(request: web.Request) -> TimedSource:
+            sources.append(TimedSource(api, request))
+            return sources[-1]
+
+        async with TestClient(TestServer(api.application(Site(source_for, facts)))) as client:
+            yield client
