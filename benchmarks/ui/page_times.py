@@ -21,6 +21,8 @@ from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.source import Answer, ApiSource
 from receiver.api.spool import SpoolSpace
+from receiver.config.load import Loaded
+from receiver.dead_letters.listing import DeadLetterList
 from receiver.engine.embedded import EmbeddedStore
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import GIB, Settings
@@ -82,10 +84,11 @@ async def _site(
     )
     with closing(store), ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
-        settings = Settings(data_dir=str(directory))
-        ledger = LedgerAnswer("", "", "", "", [], [])
+        settings = Loaded(Settings(data_dir=str(directory)), {}, ())
+        ledger, letters = LedgerAnswer("", "", "", "", [], []), DeadLetterList(directory)
         facts = ReceiverFacts(
-            settings, Progress(), dict, lambda: 0, lambda _query: ledger, list, lambda: None, pool
+            *(settings, Progress(), dict, lambda: 0, lambda _query: ledger),
+            *(letters.entries, letters.find, lambda: None, pool),
         )
 
         def source_for(request: web.Request) -> TimedSource:

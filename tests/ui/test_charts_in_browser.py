@@ -41,6 +41,8 @@ async def test_line_with_the_focus_shows_its_numbers(start_site: StartSite, page
 
 async def test_service_is_opened_by_keyboard(start_site: StartSite, page: Page) -> None:
     await page.goto(url_of(await start_site(SOURCE), "/map"))
+    # The source answers the map only.
+    await page.route("**/services?**", lambda route: route.fulfill(body="opened"))
 
     await page.locator(".node", has_text="users").focus()
     await page.keyboard.press("Enter")
@@ -101,7 +103,7 @@ async def test_map_is_accessible_and_as_wide_as_the_window(
     [
         "/services?service=web",
         "/services?service=db&operation=SELECT+cart",
-        f"/trace/{1:032x}/with/{1_801:032x}?",
+        f"/trace/{1:032x}/with/{1_801:032x}?row=0",
     ],
     ids=["service", "operation", "traces"],
 )
