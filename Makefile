@@ -69,10 +69,10 @@ check-cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: development needs a Rust toolchain with clippy and rustfmt (https://rustup.rs)"; exit 1; }
 
 .PHONY: test
-test: check ## every check (with tests/tidy) and every test
+test: check ## every check (with tests/tidy) and every test; three at once on two cores, because many wait
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
-	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 --ignore tests/tidy tests
+	$(BIN)/pytest -q -n 3 --dist loadfile --durations 20 --ignore tests/tidy tests
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)
