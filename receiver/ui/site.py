@@ -195,7 +195,6 @@ class Site:
     async def _frame(self, page: Page, view: View) -> str:
         state = await self._facts.state(view.now_s)
         context = {
-            "pages": pages_for(view),
             "ranges": RANGES,
             "state": state,
             "choices": self._choices.of(view),
@@ -203,7 +202,8 @@ class Site:
         return self._render("frame", page, view, context)
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
-        return render(self._templates, name, {"page": page, "view": view, **context})
+        frame = {"page": page, "pages": pages_for(view), "view": view}
+        return render(self._templates, name, {**frame, **context})
 
 
 def _outline_of(rows: list[Row]) -> bytes:
