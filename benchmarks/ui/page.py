@@ -80,8 +80,8 @@ def _of_traces(traces: list[TraceResult]) -> Iterator[str]:
         )
     yield "\n## Scrolling\n"
     yield (
-        "A waterfall of more than 100,000 spans begins with three levels, so it has few rows to scroll: its late\n"
-        "frames are those that the other work on the machine delays.\n"
+        "A waterfall of more than 100,000 spans begins with three levels, so it has few rows to scroll: its\n"
+        "late frames are those that the other work on the machine delays.\n"
     )
     yield row(["spans", "frames", "p50, ms", "p95, ms", "goal", "page's thread, CPU ms a frame"])
     yield row(["---"] * 6)
