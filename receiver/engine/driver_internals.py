@@ -8,6 +8,7 @@ Never: leaves an undocumented part of the driver to another module.
 
 from __future__ import annotations
 
+from collections import UserString
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -51,15 +52,7 @@ def escaped_already(texts: Mapping[str, str]) -> dict[str, Any]:
 
     The driver escapes texts, but binds what `str` returns for objects of a type that it does not know.
     """
-    return {name: _Escaped(text) for name, text in texts.items()}
-
-
-class _Escaped:
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __str__(self) -> str:
-        return self._text
+    return {name: UserString(texts[name]) for name in texts}
 
 
 def pool_without_redirects(host: str, port: int, *, is_secure: bool) -> PoolManager:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
+from time import sleep
+from typing import cast
 
 import pytest
 from aiohttp import ClientError
@@ -16,8 +18,10 @@ from receiver.api import sql as sql_limits
 from receiver.api.query_queue import CLICKHOUSE, QueueLimits
 from receiver.api.responses import WHOLE_BYTES_MAX
 from receiver.clickhouse_http.parameters import statement_of
+from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
-from receiver.query.raw_sql.client_statement import LIMITS, ROWS_MAX
+from receiver.query.raw_sql import client_statement
+from receiver.query.raw_sql.client_statement import LIMITS, ROWS_MAX, ClientStatement
 from tests.support.clickhouse_endpoint import DATABASE, Client, asked, code_of, lines, served
 
 WAIT_S = 60.0
@@ -68,6 +72,22 @@ async def test_statement_ends_at_the_time_limit_of_its_client(client: Client) ->
     statement = "SELECT max(sipHash64(number)) FROM numbers(1000000000)"
 
     assert await code_of(client, statement, max_execution_time="0.2") == (408, 159)
+
+
+def test_rows_that_end_after_the_time_limit_of_the_client_are_not_taken_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The embedded engine may end a stream at its time limit without an error."""
+
+    def pieces(*_: object) -> Iterator[bytes]:
+        yield b"1\n"
+        sleep(0.02)
+
+    monkeypatch.setattr(client_statement, "_pieces", pieces)
+    statement = ClientStatement("SELECT 1", "TSV", settings={"max_execution_time": "0.01"})
+
+    with pytest.raises(StoreTrouble, match="rows may be missing"):
+        list(client_statement.answer(cast("Store", None), statement))
 
 
 class StubbornStore:

@@ -105,6 +105,13 @@ def test_every_stored_column_is_converted_and_several_blocks_are_kept_apart(stor
     assert together == b"".join(INFO + block for block in blocks)
 
 
+@pytest.mark.parametrize("values", [200, 300, 70_000])
+def test_places_in_a_dictionary_have_the_bytes_that_they_need(store: Store, values: int) -> None:
+    block = native(store, f"SELECT toLowCardinality(toString(number)) AS v FROM numbers({values})")  # noqa: S608 - as above
+
+    assert b"".join(in_revision(iter([block]), WITH_INFO)).count(INFO) == block.count(b"LowCardinality")
+
+
 def test_stream_of_a_file_is_left_as_it_is(store: Store) -> None:
     block = native(store, "SELECT 1 AS x")
 

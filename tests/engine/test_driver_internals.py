@@ -17,7 +17,7 @@ from clickhouse_connect.driver.httpclient import HttpClient
 from clickhouse_connect.driver.query import QueryContext, QueryResult
 from clickhouse_connect.driver.transform import NativeTransform
 
-from receiver.engine.driver_internals import FOREIGN_STATUS_TEXT, NO_VERSION_TEXT
+from receiver.engine.driver_internals import FOREIGN_STATUS_TEXT, NO_VERSION_TEXT, escaped_already
 from tests.tidy.test_tidy import ROOT, tracked
 
 ADAPTER = ROOT / "receiver/engine/driver_internals.py"
@@ -95,6 +95,16 @@ def test_driver_function_has_parameters(function: Callable[..., object]) -> None
 )
 def test_driver_has_error_text(module: ModuleType, text: str) -> None:
     assert text in inspect.getsource(module)
+
+
+def test_driver_binds_an_escaped_text_as_it_is() -> None:
+    texts = {"a": r"x\'y\tz", "b": r"['q\'r']", "c": r"\N"}
+
+    _, bound = binding.bind_query(
+        "SELECT {a:String}, {b:Array(String)}, {c:Nullable(Int8)}", escaped_already(texts)
+    )
+
+    assert bound == {f"param_{name}": text for name, text in texts.items()}
 
 
 def test_all_driver_names_in_the_adapter_are_checked() -> None:
