@@ -24,11 +24,11 @@ ROOT = Path(__file__).parents[2]
 SHOP_TRACES = 3_000
 THEMES = ("light", "dark")
 WEBP_QUALITY = 80
-FAILED, NEWEST = "deployment=dpl_8f2 service=cart status=error trace:spans>7", "service=db"
+FAILED, NEWEST = "deployment=dpl_8f2 service=cart status=error trace:spans>7", "service=payments"
 """Filters of the traces that are shown."""
 KEYS: Mapping[str, str] = {"trace": "e"}
-LEFT_OUT = {"connect", "tail"}
-"""Pages that show more while spans arrive."""
+LEFT_OUT = {"connect", "tail", "dead-letter"}
+"""Pages that show more while spans arrive, and the page of what the shop does not have."""
 HEAD = """\
 # Gallery
 

@@ -61,7 +61,7 @@ async def _page_times(directory: Path, trace_id: str, runs: int) -> dict[str, li
                 answer = await client.get(path, params=query)
                 body = await answer.read()
                 page_ms = (time.perf_counter() - begin) * 1_000
-                if b"The page cannot be shown." in body:
+                if b"The page cannot be shown:" in body:
                     raise MeasurementError(f"{path}: answered with an error")
                 if run:
                     queries_ms = sum(source.queries_ms for source in sources)

@@ -62,7 +62,10 @@ def running_receiver(directory: Path) -> Iterator[Receiver]:
     ports = [
         part for flag in ("--listen", "--admin-listen", "--api-listen") for part in (flag, "127.0.0.1:0")
     ]
-    command = [sys.executable, "-m", "receiver.cli", "serve", "--data", str(directory), *ports]
+    config = directory / "trace-drain.toml"
+    config.write_text("[api]\nsql = true\n")
+    command = [sys.executable, "-m", "receiver.cli", "serve", "--config", str(config)]
+    command += ["--data", str(directory), *ports]
     with started(command, directory / "log", core=Cores.all_of_this_machine().others):
         yield until(lambda: _ready(directory / "receiver.json"), "addresses of the receiver")
 

@@ -26,6 +26,11 @@ FAILED_EVERY = 997
 """Distance between failed spans of the large trace."""
 PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "search": {"q": "service=web http.route=/checkout", "selection": "status=error"},
+    "sql": {
+        "q": "SELECT toStartOfInterval(Timestamp, INTERVAL 5 MINUTE) AS at,\n"
+        "    quantile(0.95)(Duration) / 1e6 AS p95_ms, quantile(0.5)(Duration) / 1e6 AS p50_ms\n"
+        "FROM otel_traces WHERE ParentSpanId = ''\nGROUP BY at ORDER BY at"
+    },
     "compare": {"a": "dpl_77a", "b": "dpl_8f2", "project": "prj_shop"},
 }
 """Parameters with which a page shows its answer about the shop, by the page's name."""
@@ -195,6 +200,29 @@ def _checkout(rng: random.Random, batch: Batch, start_s: float, now_s: float) ->
     )
     for number in range(rng.choice([1, 1, 2, 5])):
         _query(made, cart, start_s + 0.004 + number * db_s / 6, db_s / 6 if number else db_s / 2)
+    if route == "/checkout" and not is_failed:
+        _payment(made, root, start_s + cart_s, total_s - cart_s)
+
+
+def _payment(made: _Request, parent: str, start_s: float, seconds: float) -> None:
+    call = made.span(
+        "web",
+        "call payments",
+        CLIENT,
+        start_s=start_s,
+        seconds=seconds * 0.9,
+        parent=parent,
+        attributes={"server.address": "payments"},
+    )
+    made.span(
+        "payments",
+        "charge card",
+        SERVER,
+        start_s=start_s + seconds * 0.1,
+        seconds=seconds * 0.7,
+        parent=call,
+        attributes={"rpc.method": "Charge"},
+    )
 
 
 def _query(made: _Request, parent: str, start_s: float, seconds: float) -> None:
@@ -204,7 +232,7 @@ def _query(made: _Request, parent: str, start_s: float, seconds: float) -> None:
         "db.query.text": "SELECT * FROM cart WHERE id = $1",
     }
     made.span(
-        "db",
+        "cart",
         "SELECT cart",
         CLIENT,
         start_s=start_s,

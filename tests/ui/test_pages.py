@@ -128,7 +128,7 @@ async def test_search_page_suggests_the_attribute_that_was_meant(site: Client) -
 async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) -> None:
     page = await page_of(site, "/search?q=service%3D", 400)
 
-    assert "The page cannot be shown." in page.text
+    assert "The page cannot be shown:" in page.text
     assert "column 9" in page.text
 
 
