@@ -28,6 +28,8 @@ def startup_banner(settings: Settings, state: State, config: Path | None = None)
         f"admin      {state.urls['admin']}/readyz?verbose",
         f"pages      {api}   (API: {api}/docs)",
     ]
+    if clickhouse := state.urls.get("clickhouse"):
+        lines.append(f"clickhouse {clickhouse}   (read-only)")
     lines += [*_trust_note(settings), ""]
     # curl cannot compute a signature, so the command needs a drain without one.
     drain = next((drain for drain in settings.drain if not drain.signature_header), None)

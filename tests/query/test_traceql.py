@@ -104,6 +104,7 @@ def test_spansets_are_joined(text: str, tree: TraceFilter) -> None:
         ("{} | rate() by (name)", 4, "pipelines and metrics"),
         ("({} | count() > 2)", 5, "pipelines and metrics"),
         ("count() > 2", 1, "aggregates and metrics are not supported"),
+        ("status=error", 1, "expected a spanset: a condition in braces"),
         ("{} >> {}", 4, "structural operators"),
         ("{} > {}", 4, "structural operators"),
         ("{} !~ {}", 4, "structural operators"),

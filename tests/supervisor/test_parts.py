@@ -243,6 +243,13 @@ def test_banner_commands_send_a_current_trace_and_query_it() -> None:
     assert "canary" not in send
 
 
+def test_banner_names_the_clickhouse_port_if_there_is_one() -> None:
+    state = msgspec.structs.replace(STATE, urls={**STATE.urls, "clickhouse": "http://127.0.0.1:4"})
+
+    assert "clickhouse http://127.0.0.1:4" in startup_banner(Settings(), state)
+    assert "clickhouse" not in startup_banner(Settings(), STATE)
+
+
 def test_banner_query_command_names_the_configuration_file() -> None:
     settings = Settings(data_dir="d", api_token="canary", drain=(Drain(name="a"),))
 

@@ -175,7 +175,7 @@ class _Parser(Cursor):
             return found
         if not self.skip("{"):
             place, name = self.place, self.take(_NAME)
-            problem = "aggregates and metrics are not supported; " if name else ""
+            problem = "aggregates and metrics are not supported; " if name and self.next_is("(") else ""
             raise place.invalid(f"{problem}expected a spanset: a condition in braces, like {{status=error}}")
         if self.next_is("}"):
             self.count_term()
