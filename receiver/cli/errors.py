@@ -32,7 +32,7 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         "message",
         "deployments",
         "first (UTC)",
-        "last",
+        "last (UTC)",
         "example trace",
     )
     return lines_of(head, cells, numbers=(0, 1)) if cells else iter(())
