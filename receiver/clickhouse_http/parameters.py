@@ -30,8 +30,9 @@ _FLAG: Final = re.compile("0|1|true|false")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?")
 _PLAIN_NAME: Final = re.compile("[a-z0-9_]{1,64}")
 _REVISION: Final = re.compile("[0-9]{1,6}")
-_TRAILING_FORMAT: Final = re.compile(r"\bFORMAT\s+([A-Za-z]\w*)\s*;?\s*$", re.IGNORECASE)
-_FIRST_WORD: Final = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
+# Possessive (`*+`): the time to refuse a text is in proportion to its length, whatever it repeats.
+_TRAILING_FORMAT: Final = re.compile(r"\bFORMAT\s++([A-Za-z]\w*+)\s*+;?+\s*+$", re.IGNORECASE)
+_FIRST_WORD: Final = re.compile(r"(?:\s|\(|--[^\n]*+(?:\n|$)|/\*.*?\*/)*+([A-Za-z]++)", re.DOTALL)
 _CHANGES: Final = frozenset(
     {
         *(

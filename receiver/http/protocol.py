@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.web_protocol import RequestPayloadError
 
 from receiver.http.aiohttp_internals import AiohttpConnection
 from receiver.http.parser import FIELD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
@@ -123,13 +124,19 @@ class HttpConnection(AiohttpConnection):
         """Parse received bytes. Refuses a head that is too large."""
         if self._is_closing:
             return
+        rest = b""
         if not self.is_working:
-            # aiohttp limits each line and their number; together that would allow 16 times as much.
+            # aiohttp limits each line and their number; together that would allow 16 times as much. A body
+            # may arrive together with its head, and does not count.
+            allowed = HEAD_BYTES_MAX - self._head_bytes
+            data, rest = data[:allowed], data[allowed:]
             self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
+        super().data_received(data)
+        if rest:
+            if not self.is_working:
                 self._refuse_head()
                 return
-        super().data_received(data)
+            super().data_received(rest)
         if self.is_working:
             self._stop_head_timer()
             self._head_bytes = 0
@@ -197,6 +204,8 @@ class HttpConnection(AiohttpConnection):
             raise exc
         if isinstance(exc, HttpProcessingError):
             response = error_response(*_parse_error_answer(exc))
+        elif isinstance(exc, RequestPayloadError):
+            response = error_response(HTTPStatus.BAD_REQUEST, _BODY_DAMAGED)
         else:
             limited.error(
                 f"{self._limits.port}: request", "request failed", port=self._limits.port, exc_info=exc
@@ -211,6 +220,7 @@ class HttpConnection(AiohttpConnection):
 
 PROBLEM = "application/problem+json"
 _TOO_LARGE = f"request line and headers exceed the limit of {HEAD_BYTES_MAX} bytes"
+_BODY_DAMAGED = "the body is not valid; expected the declared framing and compression"
 
 
 def _parse_error_answer(error: HttpProcessingError) -> tuple[int, str]:

@@ -61,6 +61,14 @@ def test_client_cannot_raise_a_limit(name: str, factor: float, kept: float) -> N
     assert float(statement.settings[name]) == LIMITS[name] * kept
 
 
+@pytest.mark.parametrize(
+    "text", ["/**/" * 3_900 + "1", "--\n" * 5_000 + "1", "FORMAT CSV" + " " * 15_000 + "x"]
+)
+def test_repetitive_statement_is_read_in_time_in_proportion_to_its_length(text: str) -> None:
+    # With backtracking, the first text takes longer than any test may.
+    assert statement_of({}, text, "", DATABASE).text == text
+
+
 async def test_rows_over_the_limit_are_an_error_and_no_shorter_answer(client: Client) -> None:
     answer = await asked(client, f"SELECT number FROM numbers({ROWS_MAX}) FORMAT Parquet")  # noqa: S608 - a constant
 

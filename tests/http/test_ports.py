@@ -23,13 +23,14 @@ from receiver.metrics import Metrics
 GET = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GET_LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GET_HELD = b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 LARGE_BYTES = 64 << 20
 SENT_BYTES_MAX = 256 << 20
 WAIT_S = 20.0
 
 
 class Port:
-    """Server with three paths: `/small`, `/large`, and `/held`, which is answered when `release` is set."""
+    """Server with `/small`, `/large`, `/body`, and `/held`, which is answered when `release` is set."""
 
     def __init__(self, limits: Limits) -> None:
         self.metrics = Metrics("test")
@@ -45,6 +46,7 @@ class Port:
         application.router.add_get("/small", self._small)
         application.router.add_get("/large", self._large)
         application.router.add_get("/held", self._held)
+        application.router.add_post("/body", self._body)
         await self.listener.open(application, self.server_socket)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -77,6 +79,9 @@ class Port:
 
     async def _large(self, _request: web.Request) -> web.Response:
         return web.Response(body=bytes(LARGE_BYTES))
+
+    async def _body(self, request: web.Request) -> web.Response:
+        return web.Response(text=f"{len(await request.read())}\n")
 
     async def _held(self, _request: web.Request) -> web.Response:
         self.held_count += 1
@@ -229,6 +234,51 @@ async def test_malformed_or_oversize_head_is_refused_without_an_echo(
     assert answer.split()[1] == status
     assert b"secret" not in answer
     assert b"aaaa" not in answer
+
+
+@pytest.mark.parametrize("head_bytes", [0, HEAD_BYTES_MAX - 1, HEAD_BYTES_MAX])
+async def test_body_that_arrives_together_with_its_head_does_not_count_as_head(
+    serve: Serve, head_bytes: int
+) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    body = b"a" * 3 * HEAD_BYTES_MAX
+
+    for _ in range(2):
+        writer.write(padded(POST % len(body), head_bytes) + body)
+        answer = await asyncio.wait_for(reader.readuntil(b"\n%d\n" % len(body)), WAIT_S)
+
+        assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_complete_head_that_is_too_large_is_refused(serve: Serve) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    writer.write(padded(GET, HEAD_BYTES_MAX + 1))
+
+    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+def padded(head: bytes, size: int) -> bytes:
+    """Return a head with further lines, of about 1,000 bytes each, that is at least this long."""
+    count, last = divmod(max(0, size - len(head)), 1_000)
+    lengths = [1_000] * (count - 1) + [1_000 + last] if count else []
+    return head[:-2] + b"".join(b"X: " + b"a" * (length - 5) + b"\r\n" for length in lengths) + b"\r\n"
+
+
+@pytest.mark.parametrize("line", [b"Content-Encoding: gzip", b"Content-Encoding: deflate"])
+async def test_body_that_cannot_be_decoded_is_the_fault_of_the_client(serve: Serve, line: bytes) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    body = b"not compressed"
+    writer.write((POST % len(body))[:-2] + line + b"\r\n\r\n" + body)
+
+    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"the body is not valid" in answer
 
 
 async def test_buffer_of_an_unfinished_head_is_limited(serve: Serve) -> None:

@@ -230,6 +230,13 @@ def test_statement_of_the_maximum_length_is_answered(store: Store) -> None:
     assert answer(store, text) == [{"x": 1}]
 
 
+@pytest.mark.parametrize(
+    "text", ["SELECT 1 AS x LIMIT 0", "(SELECT 1 AS x LIMIT 0) UNION ALL (SELECT 2 LIMIT 0)"]
+)
+def test_statement_that_asks_for_no_row_is_answered(store: Store, text: str) -> None:
+    assert answer(store, text) == []
+
+
 def test_database_that_finds_files_by_their_names_is_refused(engine_dir: Path) -> None:
     store = engines.bare(engine_dir, "default")
 

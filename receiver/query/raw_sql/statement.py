@@ -210,8 +210,9 @@ def guarded(
     names = (part for token in tokens if token.kind is Kind.NAME for part in name_parts(token.text))
     catalog = read_catalog(names_from or connection, names, extras)
     check_tokens(tokens, catalog)
-    check_parsed(_tree(connection, f"run_passes = 0 {statement}", values), catalog)
-    check_resolved(_tree(connection, f"passes = 1 {statement}", values), catalog)
+    # In parentheses, because the driver asks for the columns only if a text ends with LIMIT 0.
+    check_parsed(_tree(connection, f"run_passes = 0 ({statement})", values), catalog)
+    check_resolved(_tree(connection, f"passes = 1 ({statement})", values), catalog)
     return Checked(statement, values)
 
 
