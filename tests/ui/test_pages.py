@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
 
@@ -80,15 +81,38 @@ async def test_every_hostile_text_is_shown_as_it_is(site: Client) -> None:
 
 
 @pytest.mark.parametrize("url", URLS)
-async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> None:
-    page = await page_of(site, url)
+async def test_links_of_the_content_have_absolute_times(site: Client, url: str) -> None:
+    text = await (await site.get(url, params={"since": "30d"})).text()
+    content = Document(text[text.index("<main") : text.index("</main>") + len("</main>")])
 
-    for link in page.links:
+    for link in content.links:
         query = parse_qs(urlsplit(link).query)
         is_range_menu = query.get("since", [""])[0] in RANGES
         if "since" in query and not is_range_menu:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", query["since"][0])
             assert "until" in query
+
+
+@pytest.mark.parametrize(
+    ("asked", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")]
+)
+async def test_frame_keeps_the_range_of_the_request(site: Client, asked: dict[str, str], label: str) -> None:
+    answer = await site.get("/search", params={**asked, "q": "service=web", "project": "prj_1"})
+    text = await answer.text()
+    expected = {name: [value] for name, value in {"since": "1h", **asked}.items()}
+
+    frame, _, content = text.partition("<main")
+    links = re.findall(r'<a href="([^"]+)"[^>]* data-key', frame)
+    assert len(links) > 5
+    for link in links:
+        assert parse_qs(urlsplit(unescape(link)).query) == {"project": ["prj_1"], **expected}
+    assert label in frame.partition("<summary>")[2].partition("</summary>")[0]
+    hidden = r'<input type="hidden" name="(since|until)" value="([^"]+)"'
+    assert dict(re.findall(hidden, frame)) == asked
+    assert {name: [value] for name, value in re.findall(hidden, content)} == expected
+    (permalink,) = re.findall(r'<a href="([^"]+)">Link to this view</a>', content)
+    assert parse_qs(urlsplit(unescape(permalink)).query)["since"][0].endswith(".000Z")
+    assert "until" in permalink
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
