@@ -28,5 +28,7 @@ class Page(NamedTuple):
     """Whether all that it shows comes from `view.source`, so that it may be shown to every user."""
     is_live: bool = False
     """Whether the page shows the present: it has no time range, and its address has no times."""
+    has_pickers: bool = False
+    """Whether a project and a deployment restrict what it shows, so that the frame offers a choice of both."""
     role: Role = "viewer"
     """Role that the page requires. Others do not see it in the navigation."""

@@ -51,15 +51,15 @@ _ALL: Final = (
         trace_comparison.build,
     ),
 )
-_WITHIN_PROJECTS: Final = frozenset(
-    {
-        *("overview", "search", "services", "map", "errors", "compare", "tail"),
-        *("trace", "trace_comparison"),
-    }
-)
+_WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
+"""Pages that a project and a deployment restrict."""
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
-    page.name: page._replace(within_projects=page.name in _WITHIN_PROJECTS) for page in _ALL
+    page.name: page._replace(
+        within_projects=page.name in _WITHIN_PROJECTS, has_pickers=page.name in _WITH_PICKERS
+    )
+    for page in _ALL
 }
 """Name → page, in the order of the navigation."""
 

@@ -230,6 +230,32 @@ class FakeSource:
         return []
 
 
+class AskedSource(FakeSource):
+    """Source that answers with no row, and keeps the parameters of each question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Mapping[str, str]] = []
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        self.asked.append(query)
+        return await super().ask(name, query)
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+async def test_project_and_deployment_are_offered_where_they_restrict_the_page(
+    start_site: StartSite, name: str
+) -> None:
+    source = AskedSource()
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
+    client = await start_site(source)
+
+    page = Document(await (await client.get(path, params={"project": "prj_1"})).text())
+
+    is_restricted = any('project="prj_1"' in asked.get("filter", "") for asked in source.asked)
+    assert is_restricted == ("pickers" in {attributes.get("id") for _, attributes in page.elements})
+
+
 async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:
     client = await start_site(FakeSource(delay_s=600))
 
