@@ -42,13 +42,14 @@ _ALL: Final = (
         dead_letter.build,
         is_live=True,
     ),
-    Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
+    Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
     Page(
         "trace_comparison",
         "/trace/{id}/with/{other}",
         "Two traces",
         "What differs between these traces?",
         trace_comparison.build,
+        is_live=True,
     ),
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))

@@ -135,6 +135,25 @@ async def test_overview_says_which_deployment_is_worse(site: Client) -> None:
     assert any(link.startswith("/compare?") and "a=dpl_1&b=dpl_2" in link for link in page.links)
 
 
+async def test_comparison_names_the_times_that_it_compared(site: Client) -> None:
+    whole = await page_of(site, "/compare?a=dpl_1&b=dpl_2")
+    begun = await page_of(site, "/compare?a=dpl_1&b=dpl_2&first=40m")
+
+    day = instant(NOON_S)[:10]
+    assert f"A: 600 spans from {day} 12:00:00 to {day} 12:30:00 UTC. " in whole.text
+    assert f"B: 600 spans from {day} 12:30:00 to {day} 13:00:00 UTC. " in whole.text
+    assert f"from {day} 12:30:00 to {day} 13:00:00 UTC; incomplete, the window ends later. " in begun.text
+
+
+@pytest.mark.parametrize("path", [f"/trace/{1:032x}", f"/trace/{1:032x}/with/{7:032x}"])
+async def test_page_of_a_trace_has_no_time_range(site: Client, path: str) -> None:
+    page = await page_of(site, path)
+
+    assert "State at " in page.text
+    assert "Data from " not in page.text
+    assert "ranges" not in {attributes.get("id") for _, attributes in page.elements}
+
+
 async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
     page = await page_of(site, "/search?q=status%3Derror+service%3Dweb")
 
