@@ -1,7 +1,7 @@
 """Request for a page: its parameters, its time range, and the questions that it asks.
 
 Invariant: all questions of a page have the same time range, with absolute times, and so do the links of its
-content. The navigation and the forms keep an age as the request has it, so that "last hour" stays the last hour.
+content. The navigation and the forms keep an age as the request has it: the last hour stays the last hour.
 """
 
 from __future__ import annotations

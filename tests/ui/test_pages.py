@@ -196,7 +196,10 @@ async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
     count = re.search(r"(\d+) traces match in the 24 hours", page.text.replace("\n", " "))
     assert count is not None
     assert f"{count[1]} traces match." in Document(await wider.text()).text
-    assert "No trace matches in the 24 hours" in Document(await absent.text()).text
+    nothing = Document(await absent.text()).text
+    assert "No trace matches in the 24 hours" in nothing
+    assert "Show the last 30 days." in nothing
+    assert "Show the last 24 hours" not in nothing + page.text
 
 
 async def test_wrong_time_range_is_shown_in_the_frame_with_400(site: Client) -> None:
