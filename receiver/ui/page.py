@@ -27,6 +27,8 @@ class Page(NamedTuple):
     within_projects: bool = False
     """Whether all that it shows comes from `view.source`, so that it may be shown to every user."""
     is_live: bool = False
-    """Whether the page shows the present: it has no time range, and its address has no times."""
+    """Whether the page shows the state at the time of the request: it has no time range."""
+    has_pickers: bool = False
+    """Whether a project and a deployment restrict what it shows, so that the frame offers both."""
     role: Role = "viewer"
     """Role that the page requires. Others do not see it in the navigation."""

@@ -42,24 +42,25 @@ _ALL: Final = (
         dead_letter.build,
         is_live=True,
     ),
-    Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
+    Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
     Page(
         "trace_comparison",
         "/trace/{id}/with/{other}",
         "Two traces",
         "What differs between these traces?",
         trace_comparison.build,
+        is_live=True,
     ),
 )
-_WITHIN_PROJECTS: Final = frozenset(
-    {
-        *("overview", "search", "services", "map", "errors", "compare", "tail"),
-        *("trace", "trace_comparison"),
-    }
-)
+_WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
+"""Pages that a project and a deployment restrict."""
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
-    page.name: page._replace(within_projects=page.name in _WITHIN_PROJECTS) for page in _ALL
+    page.name: page._replace(
+        within_projects=page.name in _WITHIN_PROJECTS, has_pickers=page.name in _WITH_PICKERS
+    )
+    for page in _ALL
 }
 """Name → page, in the order of the navigation."""
 

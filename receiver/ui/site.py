@@ -92,10 +92,10 @@ class Site:
         except MalformedBody as error:
             return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
-        choices = asyncio.ensure_future(self._choices.load(view))
+        choices = [asyncio.ensure_future(self._choices.load(view))] if page.has_pickers else []
         try:
             # Both: a frame that is sent without choices gets them from its script.
-            await asyncio.wait({build, choices}, timeout=FRAME_AFTER_S)
+            await asyncio.wait([build, *choices], timeout=FRAME_AFTER_S)
             frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
@@ -108,8 +108,8 @@ class Site:
             await response.write_eof(rest.encode())
             return response
         finally:
-            build.cancel()
-            choices.cancel()
+            for task in (build, *choices):
+                task.cancel()
 
     @requires("viewer", within_projects=True)
     async def _offered(self, request: web.Request) -> web.Response:

@@ -1,6 +1,7 @@
 """Request for a page: its parameters, its time range, and the questions that it asks.
 
-Invariant: all questions of a page have the same time range, with absolute times, and so do its links.
+Invariant: all questions of a page have the same time range, with absolute times, and so do the links of its
+content. The navigation and the forms keep an age as the request has it: the last hour stays the last hour.
 """
 
 from __future__ import annotations
@@ -64,6 +65,11 @@ class View:
         return {"since": instant(self.begin_s), "until": instant(self.end_s)}
 
     @property
+    def asked_range(self) -> dict[str, str]:
+        """Return the time range as parameters, with ages where the request has ages."""
+        return {"since": self.since, **({"until": self.until} if self.until else {})}
+
+    @property
     def now(self) -> str:
         """Return the time of the request."""
         return instant(self.now_s)
@@ -87,6 +93,10 @@ class View:
         given = {name: value for name, value in parameters.items() if value}
         query = {**self.chosen, **given, **self.times, **given}
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
+
+    def page_link(self, path: str) -> str:
+        """Return the URL of a page for the same project, deployment and time range. An age stays an age."""
+        return f"{quote(path)}?{urlencode({**self.chosen, **self.asked_range}, quote_via=quote)}"
 
     def api(self, name: str, **parameters: str) -> str:
         """Return the URL of the API that answers a question about the page's time range."""

@@ -25,6 +25,20 @@ test("the next answer begins before the newest row, for rows that become readabl
   assert.equal(arrivals.afterMs, 59_000);
 });
 
+test("a cut answer without a known row leaves a gap, until enough answers join the one before", () => {
+  const arrivals = made({ shown: [row("a")] });
+  const gaps = (names, isCut) => {
+    arrivals.take([...names].map((name) => row(name)), isCut);
+    return arrivals.hasGap;
+  };
+
+  assert.equal(gaps("za", true), false);
+  assert.equal(gaps("dc", true), true);
+  for (let count = 0; count < 9; count += 1) assert.equal(gaps("dc", true), true);
+  assert.equal(gaps("dc", true), false);
+  assert.equal(gaps("fe", false), false);
+});
+
 test("rows that arrive during a pause are shown, newest first, when it ends", () => {
   const arrivals = made();
 

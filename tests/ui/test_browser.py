@@ -45,8 +45,9 @@ async def test_click_on_a_cell_follows_its_link(site: Client, page: Page) -> Non
     assert parse_qs(urlsplit(page.url).query) == parse_qs(urlsplit(link).query)
 
 
-async def test_filter_is_completed_by_keyboard(site: Client, page: Page) -> None:
-    await page.goto(url_of(site))
+@pytest.mark.parametrize("times", [TIMES, {"since": "30d"}])
+async def test_filter_is_completed_by_keyboard(site: Client, page: Page, times: dict[str, str]) -> None:
+    await page.goto(f"{site.make_url('/search')}?{urlencode(times)}")
     await page.press("body", "/")
 
     for typed in ("service=", "http.ro"):

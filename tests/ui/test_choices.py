@@ -107,13 +107,18 @@ async def test_failed_query_leaves_the_list_before() -> None:
 async def test_frame_has_a_form_that_keeps_the_other_parameters(start_site: StartSite) -> None:
     client = await start_site(Deployments())
 
-    answer = await client.get("/errors", params={"project": "prj_1", "deployment": "", "q": "status=error"})
+    asked = {"project": "prj_1", "deployment": "", "q": "status=error", "since": "6h"}
+    answer = await client.get("/errors", params=asked)
 
     page = Document(await answer.text())
     chosen = [each["value"] for tag, each in page.elements if tag == "option" and "selected" in each]
-    hidden = {each["name"] for tag, each in page.elements if tag == "input" and each["type"] == "hidden"}
+    hidden = {
+        each["name"]: each["value"]
+        for tag, each in page.elements
+        if tag == "input" and each["type"] == "hidden"
+    }
     assert chosen == ["prj_1"]
-    assert {"q", "since", "until"} <= hidden
+    assert hidden == {"q": "status=error", "since": "6h"}
     assert [each["name"] for tag, each in page.elements if tag == "select"] == ["project", "deployment"]
 
 

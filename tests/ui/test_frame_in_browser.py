@@ -36,6 +36,21 @@ async def test_choice_opens_the_page_for_it_and_stays_on_the_next_page(site: Cli
     assert await page.input_value("#pickers select[name=project]") == "prj_1"
 
 
+async def test_relative_range_stays_relative_in_the_address(site: Client, page: Page) -> None:
+    await page.goto(str(site.make_url("/errors?since=6h")))
+    await page.locator("#pickers select[name=project] option[value=prj_1]").wait_for(state="attached")
+    assert query_of(page.url) == {"since": "6h"}
+
+    await page.select_option("#pickers select[name=project]", "prj_1")
+    await page.wait_for_url("**project=prj_1**")
+    assert query_of(page.url) == {"since": "6h", "project": "prj_1"}
+    await page.click("header nav a[data-key=s]")
+    await page.wait_for_url("**/search**")
+
+    assert query_of(page.url) == {"since": "6h", "project": "prj_1"}
+    assert await page.inner_text("#ranges summary") == "last 6 hours"
+
+
 async def test_new_project_appears_without_a_reload(site: Client, page: Page) -> None:
     await page.clock.install()
     await page.goto(url_of(site, "/errors"))

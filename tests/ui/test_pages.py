@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
 
@@ -80,15 +81,38 @@ async def test_every_hostile_text_is_shown_as_it_is(site: Client) -> None:
 
 
 @pytest.mark.parametrize("url", URLS)
-async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> None:
-    page = await page_of(site, url)
+async def test_links_of_the_content_have_absolute_times(site: Client, url: str) -> None:
+    text = await (await site.get(url, params={"since": "30d"})).text()
+    content = Document(text[text.index("<main") : text.index("</main>") + len("</main>")])
 
-    for link in page.links:
+    for link in content.links:
         query = parse_qs(urlsplit(link).query)
         is_range_menu = query.get("since", [""])[0] in RANGES
         if "since" in query and not is_range_menu:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", query["since"][0])
             assert "until" in query
+
+
+@pytest.mark.parametrize(
+    ("asked", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")]
+)
+async def test_frame_keeps_the_range_of_the_request(site: Client, asked: dict[str, str], label: str) -> None:
+    answer = await site.get("/search", params={**asked, "q": "service=web", "project": "prj_1"})
+    text = await answer.text()
+    expected = {name: [value] for name, value in {"since": "1h", **asked}.items()}
+
+    frame, _, content = text.partition("<main")
+    links = re.findall(r'<a href="([^"]+)"[^>]* data-key', frame)
+    assert len(links) > 5
+    for link in links:
+        assert parse_qs(urlsplit(unescape(link)).query) == {"project": ["prj_1"], **expected}
+    assert label in frame.partition("<summary>")[2].partition("</summary>")[0]
+    hidden = r'<input type="hidden" name="(since|until)" value="([^"]+)"'
+    assert dict(re.findall(hidden, frame)) == asked
+    assert {name: [value] for name, value in re.findall(hidden, content)} == expected
+    (permalink,) = re.findall(r'<a href="([^"]+)">Link to this view</a>', content)
+    assert parse_qs(urlsplit(unescape(permalink)).query)["since"][0].endswith(".000Z")
+    assert "until" in permalink
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
@@ -109,6 +133,25 @@ async def test_overview_says_which_deployment_is_worse(site: Client) -> None:
 
     assert "dpl_2 is worse: " in page.text
     assert any(link.startswith("/compare?") and "a=dpl_1&b=dpl_2" in link for link in page.links)
+
+
+async def test_comparison_names_the_times_that_it_compared(site: Client) -> None:
+    whole = await page_of(site, "/compare?a=dpl_1&b=dpl_2")
+    begun = await page_of(site, "/compare?a=dpl_1&b=dpl_2&first=40m")
+
+    day = instant(NOON_S)[:10]
+    assert f"A: 600 spans from {day} 12:00:00 to {day} 12:30:00 UTC. " in whole.text
+    assert f"B: 600 spans from {day} 12:30:00 to {day} 13:00:00 UTC. " in whole.text
+    assert f"from {day} 12:30:00 to {day} 13:00:00 UTC; incomplete, the window ends later. " in begun.text
+
+
+@pytest.mark.parametrize("path", [f"/trace/{1:032x}", f"/trace/{1:032x}/with/{7:032x}"])
+async def test_page_of_a_trace_has_no_time_range(site: Client, path: str) -> None:
+    page = await page_of(site, path)
+
+    assert "State at " in page.text
+    assert "Data from " not in page.text
+    assert "ranges" not in {attributes.get("id") for _, attributes in page.elements}
 
 
 async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
@@ -153,7 +196,10 @@ async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
     count = re.search(r"(\d+) traces match in the 24 hours", page.text.replace("\n", " "))
     assert count is not None
     assert f"{count[1]} traces match." in Document(await wider.text()).text
-    assert "No trace matches in the 24 hours" in Document(await absent.text()).text
+    nothing = Document(await absent.text()).text
+    assert "No trace matches in the 24 hours" in nothing
+    assert "Show the last 30 days." in nothing
+    assert "Show the last 24 hours" not in nothing + page.text
 
 
 async def test_wrong_time_range_is_shown_in_the_frame_with_400(site: Client) -> None:
@@ -204,6 +250,32 @@ class FakeSource:
 
     async def sql_columns(self) -> list[Row]:
         return []
+
+
+class AskedSource(FakeSource):
+    """Source that answers with no row, and keeps the parameters of each question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Mapping[str, str]] = []
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        self.asked.append(query)
+        return await super().ask(name, query)
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+async def test_project_and_deployment_are_offered_where_they_restrict_the_page(
+    start_site: StartSite, name: str
+) -> None:
+    source = AskedSource()
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
+    client = await start_site(source)
+
+    page = Document(await (await client.get(path, params={"project": "prj_1"})).text())
+
+    is_restricted = any('project="prj_1"' in asked.get("filter", "") for asked in source.asked)
+    assert is_restricted == ("pickers" in {attributes.get("id") for _, attributes in page.elements})
 
 
 async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:

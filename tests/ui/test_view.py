@@ -72,6 +72,11 @@ def test_link_keeps_project_and_deployment_and_drops_empty_parameters() -> None:
     )
 
 
+def test_link_of_the_frame_keeps_an_age_and_no_other_parameter() -> None:
+    assert view(project="a&b", since="6h", q="x").page_link("/search") == "/search?project=a%26b&since=6h"
+    assert view(since="6h", until="2h").page_link("/") == "/?since=6h&until=2h"
+
+
 def test_filter_joins_the_chosen_project_with_other_terms() -> None:
     assert view(project="prj_1").filter("", "status=error") == 'project="prj_1" status=error'
 

@@ -1,4 +1,4 @@
-// Frame of every page: keyboard shortcuts, theme, time zone, and the URL with absolute times.
+// Frame of every page: keyboard shortcuts, theme and time zone.
 
 const THEMES = ["", "light", "dark"];
 const PREFIX_MS = 1500; // how long `g` waits for its second key
@@ -160,6 +160,3 @@ document.getElementById("keys").hidden = false;
 document.addEventListener("keydown", onKey);
 focusWideTables();
 addEventListener("resize", focusWideTables);
-// The address bar shows absolute times, so that a copied address shows the same spans to others.
-const permalink = document.querySelector("link[rel=canonical]");
-if (permalink) history.replaceState(null, "", permalink.href);

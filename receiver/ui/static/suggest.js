@@ -9,13 +9,9 @@ const AFTER_MS = 120; // pause in typing after which the receiver is asked
 const answers = new Map();
 
 async function linesOf(path, parameters = {}) {
-  const form = document.getElementById("filter").form;
-  const url = `/api/v1/${path}?${new URLSearchParams({
-    ...parameters,
-    since: form.elements.since.value,
-    until: form.elements.until.value,
-    limit: LINES_MAX,
-  })}`;
+  const { since, until } = document.getElementById("filter").form.elements;
+  const range = { since: since.value, ...(until && { until: until.value }) };
+  const url = `/api/v1/${path}?${new URLSearchParams({ ...parameters, ...range, limit: LINES_MAX })}`;
   if (!answers.has(url)) {
     const answer = await fetch(url);
     const lines = answer.ok ? (await answer.text()).trim().split("\n") : [];

@@ -75,9 +75,9 @@ async function poll() {
       const answer = await fetch(addressOf(arrivals.afterMs), { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error(String(answer.status));
       const { rows, is_cut: isCut } = await answer.json();
-      show(arrivals.take(rows));
+      show(arrivals.take(rows, isCut));
       announce(
-        isCut
+        arrivals.hasGap
           ? "More spans arrive than are shown here: use a narrower filter."
           : `${arrivals.isPaused ? "Paused" : "Live"}, asked every second. Space pauses and resumes.`,
       );
