@@ -35,9 +35,9 @@ async def build(view: View) -> Context:
     verdicts: dict[str, Row] = {}
     for row in projects.rows[:COMPARED_MAX]:
         newest = of_project[row["group"]][:2]
-        if len(newest) == 2:  # noqa: PLR2004 - a deployment and the one before it
-            if found := await _compared(view, row["group"], *newest):
-                verdicts[row["group"]] = found
+        # A deployment and the one before it.
+        if len(newest) == 2 and (found := await _compared(view, row["group"], *newest)):  # noqa: PLR2004
+            verdicts[row["group"]] = found
     return {
         "is_new": False,
         "projects": projects.rows,

@@ -33,20 +33,20 @@ class TwoDeployments(FakeSource):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "new_errors", "is_worse"),
+    ("verdict", "new_errors", "times"),
     [
-        ("b is worse: web GET / errors 0 % → 9 %", 0, True),
-        ("b has 2 new errors; no measurable change in 3 operations", 2, True),
-        ("b compared with a: no measurable change in 3 operations", 0, False),
+        ("b is worse: web GET / errors 0 % → 9 %", 0, 2),
+        ("b has 2 new errors; no measurable change in 3 operations", 2, 2),
+        ("b compared with a: no measurable change in 3 operations", 0, 1),
     ],
 )
 async def test_sentence_of_the_overview_agrees_with_its_rows(
-    start_site: StartSite, verdict: str, new_errors: int, is_worse: bool
+    start_site: StartSite, verdict: str, new_errors: int, times: int
 ) -> None:
     page = await page_of(await start_site(TwoDeployments(verdict, new_errors)), "/")
 
-    assert page.text.count(verdict) == 1 + is_worse
-    assert ("Nothing got worse since the last deployment." in page.text) == (not is_worse)
+    assert page.text.count(verdict) == times
+    assert ("Nothing got worse since the last deployment." in page.text) == (times == 1)
 
 
 async def test_overview_says_when_no_deployments_could_be_compared(start_site: StartSite) -> None:

@@ -48,15 +48,15 @@ class TwoTraces(FakeSource):
         return next((row for row in await self.outline(trace_id) if row["SpanId"] == span_id), None)
 
 
-def test_sentence_names_the_operation_that_accounts_for_the_change() -> None:
+def test_sentence_names_the_operation_whose_critical_time_changed_most() -> None:
     first = [timed("1", "", 0, 100), timed("2", "1", 10, 90), timed("3", "2", 20, 30)]
     second = [timed("1", "", 0, 412), timed("2", "1", 10, 400), timed("3", "2", 20, 320)]
 
     assert sentence_of(first, second) == (
-        "B takes 312 ms longer (A 100 ms, B 412 ms); shop span 3 accounts for 290 ms."
+        "B takes 312 ms longer (A 100 ms, B 412 ms); shop span 3 takes 290 ms more of the critical path."
     )
     assert sentence_of(second, first) == (
-        "B takes 312 ms less (A 412 ms, B 100 ms); shop span 3 accounts for 290 ms."
+        "B takes 312 ms less (A 412 ms, B 100 ms); shop span 3 takes 290 ms less of the critical path."
     )
 
 
@@ -65,7 +65,17 @@ def test_spans_of_one_trace_alone_account_for_their_time() -> None:
     second = [timed("1", "", 0, 300), timed("2", "1", 50, 150), timed("4", "1", 150, 250, SpanName="span 2")]
 
     assert sentence_of(first, second) == (
-        "B takes 200 ms longer (A 100 ms, B 300 ms); shop span 2 accounts for 200 ms; 2 spans only in B."
+        "B takes 200 ms longer (A 100 ms, B 300 ms); shop span 2 takes 200 ms more of the critical path; "
+        "2 spans only in B."
+    )
+
+
+def test_change_of_an_operation_may_exceed_the_change_of_the_trace() -> None:
+    first = [timed("1", "", 0, 100), timed("2", "1", 0, 50)]
+    second = [timed("1", "", 0, 138), timed("2", "1", 0, 108)]
+
+    assert sentence_of(first, second) == (
+        "B takes 38 ms longer (A 100 ms, B 138 ms); shop span 2 takes 58 ms more of the critical path."
     )
 
 
