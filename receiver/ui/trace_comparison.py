@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -60,6 +61,12 @@ async def build(view: View) -> Context:
     # Seconds for the largest traces: other requests go on meanwhile.
     found = await asyncio.to_thread(_compared, view, outlines)
     return {"ids": ids, "missing": [], **found, **await _details(view, ids, found["chosen"])}
+
+
+async def not_two_selected(view: View) -> Context:
+    """Return the way back to the search in which not exactly two traces were selected."""
+    wanted = {name: view.query.get(name, "") for name in ("q", "selection", "sort")}
+    return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **wanted)}
 
 
 def _compared(view: View, outlines: Sequence[Sequence[Row]]) -> Context:
@@ -169,7 +176,7 @@ def _signed(milliseconds: float | None) -> str:
 
 
 def _chosen(view: View, rows: Sequence[Row]) -> Row:
-    """Return the row of the spans `a` and `b`; without them, the row whose time on the critical path changed most."""
+    """Return the row of the spans `a` and `b`; without them, that with the largest critical change."""
     wanted = view.query.get("a", ""), view.query.get("b", "")
     found = (row for row in rows if any(wanted) and _ids_of(row) == wanted)
     return next(found, None) or max(rows, key=lambda row: abs(_critical_change_ms(row)))

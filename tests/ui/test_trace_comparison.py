@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -202,13 +204,25 @@ async def test_form_of_the_trace_page_leads_to_the_comparison(site: Client) -> N
     assert HEADERS.items() <= dict(answer.headers).items()
 
 
-@pytest.mark.parametrize("query", ["", f"id={A}", f"id={A}&id={B}&id={A}"])
-async def test_other_numbers_of_traces_than_two_are_refused_in_the_frame(site: Client, query: str) -> None:
-    answer = await site.get(f"/traces/compare?{query}")
+@pytest.mark.parametrize("ids", [[], [A], [A, B, A]])
+async def test_other_numbers_of_traces_than_two_lead_back_to_the_search(site: Client, ids: list[str]) -> None:
+    search = await page_of(site, "/search?q=service%3Dweb&selection=duration%3E1ms&project=prj_1")
+    kept = [
+        (attributes["name"] or "", attributes["value"] or "")
+        for tag, attributes in itertools.dropwhile(
+            lambda element: element[1].get("id") != "pair", search.elements
+        )
+        if tag == "input" and attributes["type"] == "hidden"
+    ]
+
+    answer = await site.get("/traces/compare", params=[*kept, *(("id", trace_id) for trace_id in ids)])
 
     page = Document(await answer.text())
     assert answer.status == 400
-    assert f"selected traces: {query.count('id=')}; expected two to compare" in page.text
+    assert "Select two traces in the search results, then compare them." in page.text
+    (back,) = [link for link in page.links if link.startswith("/search?") and "q=" in link]
+    assert parse_qs(urlsplit(back).query) == {name: [value] for name, value in kept}
+    assert dict(kept).items() >= {"q": "service=web", "selection": "duration>1ms", "project": "prj_1"}.items()
 
 
 async def test_redirect_stays_on_this_site(site: Client) -> None:
