@@ -129,7 +129,7 @@ class Access:
         request[CALLER] = caller
         if not caller.may(needed):
             raise Forbidden(f"the role '{caller.role}' does not allow this; expected the role '{needed}'")
-        if caller.projects and not _is_within_projects(request):
+        if caller.projects and not is_within_projects(request):
             raise Forbidden(
                 "the answer cannot be limited to the projects of the user; expected a user of all projects"
             )
@@ -198,7 +198,8 @@ def _needed(request: web.Request) -> Requirement:
     return declared(request.match_info.handler) or "admin"
 
 
-def _is_within_projects(request: web.Request) -> bool:
+def is_within_projects(request: web.Request) -> bool:
+    """Return whether a caller with limited projects may send the request."""
     match = request.match_info
     return match.http_exception is not None or getattr(match.handler, _WITHIN_PROJECTS, False)
 

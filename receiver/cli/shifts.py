@@ -12,6 +12,7 @@ from receiver.cli.filter_completion import complete_filter
 from receiver.cli.group import examples
 from receiver.cli.questions import Row, common_parameters, run_question
 from receiver.cli.table import lines_of, shown_text
+from receiver.query.comparison.shifts import sample_text
 from receiver.query.questions import QUESTIONS
 from receiver.sizes import percent
 
@@ -42,16 +43,17 @@ def shift_text(shift: Row) -> str:
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:
-    cells = [
-        (
-            shift_text(row),
-            f"{percent(row['selection_share'])} ({row['selection']:,} of {row['selection_spans']:,})",
-            f"{percent(row['rest_share'])} ({row['rest']:,} of {row['rest_spans']:,})",
-            f"{row['z']:+.1f}",
-        )
-        for row in rows
-    ]
-    return lines_of(_HEAD, cells, numbers=range(1, 4)) if cells else iter(())
+    cells, sample = [], ""
+    for row in rows:
+        selection = f"{percent(row['selection_share'])} ({row['selection']:,} of {row['selection_spans']:,})"
+        rest = f"{percent(row['rest_share'])} ({row['rest']:,} of {row['rest_spans']:,})"
+        cells.append((shift_text(row), selection, rest, f"{row['z']:+.1f}"))
+        # The same in every row.
+        sample = sample_text(row, "matching spans", "other spans")
+    if cells:
+        yield from lines_of(_HEAD, cells, numbers=range(1, 4))
+    if sample:
+        yield sample
 
 
 shifts.params.extend(common_parameters(QUESTION))

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from receiver.api.source import Row
+from receiver.errors import MalformedBody
 from receiver.ui.page import Context
 from receiver.ui.view import View
 
 DEPLOYMENTS_MAX = 100
+OFFERED_MAX = 5
+"""Maximum number of deployments, the newest, that are offered in place of one without spans."""
 
 
 async def build(view: View) -> Context:
-    """Return the comparison of `a` and `b`, and the deployments of the time range."""
+    """Return the comparison of `a` and `b` or its error, and the deployments of the time range."""
     a, b = view.query.get("a", ""), view.query.get("b", "")
     deployments = await view.ask("deployments", filter=view.filter(), limit=str(DEPLOYMENTS_MAX))
-    found = None
-    if a and b:
-        first = {"first": view.query["first"]} if view.query.get("first") else {}
-        found = (await view.ask("compare", a=a, b=b, filter=view.filter(), **first)).rows[0]
-    return {"a": a, "b": b, "found": found, "deployments": deployments.rows}
+    context: Context = {"a": a, "b": b, "found": None, "trouble": "", "deployments": deployments.rows}
+    if not (a and b):
+        return context
+    first = {"first": view.query["first"]} if view.query.get("first") else {}
+    try:
+        answer = await view.ask("compare", a=a, b=b, filter=view.filter(), **first)
+    except MalformedBody as error:
+        # Not raised: the form stays on the page, so that a reader corrects it.
+        return {**context, **_refusal(view, error, deployments.rows), "status": HTTPStatus.BAD_REQUEST}
+    return {**context, "found": answer.rows[0]}
+
+
+def _refusal(view: View, error: MalformedBody, deployments: Sequence[Row]) -> Context:
+    """Return what is wrong, and links that compare another deployment in place of one without spans."""
+    sides = {name: view.query[name] for name in ("a", "b")}
+    if error.field not in sides or sides["a"] == sides["b"]:
+        return {"trouble": str(error), "without_spans": "", "offered": {}}
+    names = dict.fromkeys(row["deployment"] for row in deployments)
+    others = [name for name in names if name and name not in sides.values()][:OFFERED_MAX]
+    first = view.query.get("first", "")
+    links = {name: view.link("/compare", **{**sides, error.field: name}, first=first) for name in others}
+    return {"trouble": str(error), "without_spans": error.field.upper(), "offered": links}

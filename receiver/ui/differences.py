@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from receiver.errors import InvalidFilter, MalformedBody
+from receiver.query.comparison.shifts import sample_text
 from receiver.query.filters.filter_text import parse_filter
 from receiver.query.filters.filter_values import attribute_text
 from receiver.ui.filter_text import all_of
@@ -23,6 +24,14 @@ class Difference(NamedTuple):
     link: str
 
 
+class Differences(NamedTuple):
+    """What differs between a selection and the rest, and how many spans were sampled for it."""
+
+    found: list[Difference]
+    sample: str
+    """Empty: every span was compared, or nothing differs."""
+
+
 def check(selection: str) -> None:
     """Raise `InvalidFilter` for a selection that is not a filter of spans."""
     try:
@@ -31,7 +40,7 @@ def check(selection: str) -> None:
         raise error.named("selection") from error
 
 
-async def differences(view: View, text: str, selection: str) -> list[Difference] | None:
+async def differences(view: View, text: str, selection: str) -> Differences | None:
     """Return what differs between a selection and the rest of a filter's spans; `None` without a rest."""
     wanted, against = view.filter(text, selection), view.filter(text)
     try:
@@ -51,4 +60,6 @@ async def differences(view: View, text: str, selection: str) -> list[Difference]
                 view.link("/search", q=all_of(text, term(field, row["value"])), selection=selection),
             )
         )
-    return found
+    # The same in every row.
+    samples = [sample_text(row, "selected spans", "other matching spans") for row in answer.rows[:1]]
+    return Differences(found, "".join(samples))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
-from receiver.api.access import LOGIN, is_for_reader
+from receiver.api.access import CALLER, LOGIN, is_for_reader, is_within_projects
 from receiver.api.problems import kept_headers
 from receiver.api.responses import Handler
 from receiver.http.protocol import PROBLEM
 from receiver.ui.document import document
+from receiver.ui.pages import PAGES
 from receiver.ui.templating import environment, render
 
 TITLES: Final = {
@@ -30,11 +32,19 @@ TITLE = "This did not work"
 """Heading for every other status."""
 
 
+OTHER_PROJECTS: Final = "this page shows data of all projects; your user is limited to some"
+DEAD_LETTER: Final = PAGES["dead-letter"].path
+
+
 class _Problem(msgspec.Struct, frozen=True):
     """The problem details of an error, as far as a page shows them."""
 
     detail: str
     hint: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.detail}; {self.hint}" if self.hint else self.detail
 
 
 class ErrorPages:
@@ -57,12 +67,37 @@ class ErrorPages:
         variables = {
             "title": TITLES.get(status, TITLE) if has_route else "This page does not exist",
             # The details of an unknown path are about routes of the API.
-            "problem": _problem_of(response) if has_route else None,
-            "login": LOGIN if status == HTTPStatus.UNAUTHORIZED else "",
+            "text": _text_of(request, response) if has_route else "No page has this address",
+            "links": _links(request, status),
         }
         text = render(self._templates, "error", variables)
         return document(status, text, kept_headers(response.headers))
 
 
-def _problem_of(response: web.Response) -> _Problem:
-    return msgspec.json.decode(response.text or "", type=_Problem)
+def _text_of(request: web.Request, response: web.Response) -> str:
+    # The details for a program are about an answer, and name no page.
+    if response.status == HTTPStatus.FORBIDDEN and _is_of_other_projects(request):
+        return OTHER_PROJECTS
+    return msgspec.json.decode(response.text or "", type=_Problem).text
+
+
+def _is_of_other_projects(request: web.Request) -> bool:
+    caller = request.get(CALLER)
+    return caller is not None and bool(caller.projects) and not is_within_projects(request)
+
+
+def _links(request: web.Request, status: HTTPStatus) -> dict[str, str]:
+    """Return label → URL of the pages where a reader can go on. The caller may open each of them."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return {"Log in": LOGIN}
+    links = {"Overview": "/", "Search": "/search"}
+    caller = request.get(CALLER)
+    if caller is not None and caller.projects:
+        return links
+    links["Receiver"] = "/receiver"
+    resource = request.match_info.route.resource
+    is_form = resource is not None and resource.canonical.startswith(f"{DEAD_LETTER}/")
+    if is_form and status != HTTPStatus.NOT_FOUND:
+        name = quote(request.match_info["id"], safe="")
+        return {"Back to the dead letter": DEAD_LETTER.format(id=name), **links}
+    return links

@@ -32,11 +32,12 @@ async def build(view: View) -> Context:
     of_project: dict[str, list[Row]] = defaultdict(list)
     for row in deployments.rows:
         of_project[row["project"]].append(row)
-    verdicts = {}
+    verdicts: dict[str, Row] = {}
     for row in projects.rows[:COMPARED_MAX]:
         newest = of_project[row["group"]][:2]
-        if len(newest) == 2:  # noqa: PLR2004 - a deployment and the one before it
-            verdicts[row["group"]] = await _compared(view, row["group"], *newest)
+        # A deployment and the one before it.
+        if len(newest) == 2 and (found := await _compared(view, row["group"], *newest)):  # noqa: PLR2004
+            verdicts[row["group"]] = found
     return {
         "is_new": False,
         "projects": projects.rows,
@@ -65,5 +66,7 @@ async def _compared(view: View, project: str, newest: Row, before: Row) -> Row |
     return answer.rows[0]
 
 
-def _is_worse(found: Row | None) -> bool:
-    return found is not None and found["verdict"].startswith(f"{found['b']} is worse")
+def _is_worse(found: Row) -> bool:
+    """Return whether an operation is worse or an error is new, whatever else is better."""
+    is_worse: bool = found["verdict"].startswith(f"{found['b']} is worse")
+    return is_worse or found["totals"]["new_errors"] > 0

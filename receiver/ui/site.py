@@ -17,7 +17,7 @@ from receiver.api.problems import problem_of
 from receiver.api.source import Row, SourceWithSql
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.query.traces.trace_model import trace_of
-from receiver.ui import tail
+from receiver.ui import tail, trace_comparison
 from receiver.ui.choices import Choices
 from receiver.ui.connect import checks
 from receiver.ui.connect_checks import verdict
@@ -45,6 +45,10 @@ RANGES: Final = {
     "30d": "last 30 days",
 }
 """Time ranges of the menu: age → label."""
+_NOT_TWO_SELECTED: Final = PAGES["trace_comparison"]._replace(
+    name="selection", build=trace_comparison.not_two_selected
+)
+"""Page in place of the comparison of two traces if another number is selected."""
 
 
 class Site:
@@ -134,12 +138,11 @@ class Site:
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
     @requires("viewer", within_projects=True)
-    async def _compare_traces(self, request: web.Request) -> web.Response:
+    async def _compare_traces(self, request: web.Request) -> web.StreamResponse:
         """Lead to the comparison of the two traces `id` of a form."""
         ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
         if len(ids) != 2:  # noqa: PLR2004 - A and B
-            error = MalformedBody(f"selected traces: {len(ids)}; expected two to compare", field="id")
-            return await self._refusal(request, PAGES["trace_comparison"], error)
+            return await self._page(request, _NOT_TWO_SELECTED, request.query)
         return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
 
     async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:

@@ -17,6 +17,12 @@ from receiver.ui.long_texts import cut
 from receiver.ui.static import url_of
 from receiver.ui.view import term
 
+
+def sentence(message: str) -> str:
+    """Return a message of the API as a sentence, with a capital and a full stop."""
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
 _FILTERS = {
     "ago": numbers.ago,
     "change": numbers.change,
@@ -24,6 +30,7 @@ _FILTERS = {
     "cut": cut,
     "duration": numbers.duration,
     "percent": numbers.percent,
+    "sentence": sentence,
     "short_id": numbers.short_id,
     "size": size_text,
     "time": numbers.time_tag,

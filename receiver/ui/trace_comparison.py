@@ -1,7 +1,7 @@
 """Page that compares two traces: which spans differ in time, and which spans only one of them has.
 
 The times of all operations on the critical path add up to the duration of the root. So the changes of these
-times add up to the change of the duration, and show which operation accounts for it.
+times add up to the change of the duration, and show which operation caused most of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -62,6 +63,12 @@ async def build(view: View) -> Context:
     return {"ids": ids, "missing": [], **found, **await _details(view, ids, found["chosen"])}
 
 
+async def not_two_selected(view: View) -> Context:
+    """Return the way back to the search in which not exactly two traces were selected."""
+    wanted = {name: view.query.get(name, "") for name in ("q", "selection", "sort")}
+    return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **wanted)}
+
+
 def _compared(view: View, outlines: Sequence[Sequence[Row]]) -> Context:
     first, second = map(compared_trace, outlines)
     rows = list(differences(first, second))
@@ -77,7 +84,7 @@ def _compared(view: View, outlines: Sequence[Sequence[Row]]) -> Context:
 
 
 def sentence(first: Trace, second: Trace, rows: Sequence[Row]) -> str:
-    """Return how much longer B takes, which operation accounts for most of it, and which spans differ."""
+    """Return how much longer B takes, which operation changed most, and which spans differ."""
     parts = [_durations(_milliseconds(first), _milliseconds(second), rows)]
     counts = Counter(row["change"] for row in rows)
     for change, name in (("removed", "A"), ("added", "B")):
@@ -98,8 +105,10 @@ def _durations(a_ms: float, b_ms: float, rows: Sequence[Row]) -> str:
         changes[row["service"], row["name"]] += _critical_change_ms(row)
     service, name = (max if is_longer else min)(changes, key=changes.__getitem__)
     change, a, b, most = map(numbers.duration, (abs(change_ms), a_ms, b_ms, abs(changes[service, name])))
-    word = "longer" if is_longer else "less"
-    return f"B takes {change} {word} (A {a}, B {b}); {service} {name} accounts for {most}"
+    longer, more = ("longer", "more") if is_longer else ("less", "less")
+    # Not a part of the change: the changes of other operations may have the opposite sign.
+    changed = f"{service} {name}".strip() + f" takes {most} {more} of the critical path"
+    return f"B takes {change} {longer} (A {a}, B {b}); {changed}"
 
 
 def _spans(count: int) -> str:
@@ -167,7 +176,7 @@ def _signed(milliseconds: float | None) -> str:
 
 
 def _chosen(view: View, rows: Sequence[Row]) -> Row:
-    """Return the row of the spans `a` and `b`; without them, the row that accounts for the largest change."""
+    """Return the row of the spans `a` and `b`; without them, that with the largest critical change."""
     wanted = view.query.get("a", ""), view.query.get("b", "")
     found = (row for row in rows if any(wanted) and _ids_of(row) == wanted)
     return next(found, None) or max(rows, key=lambda row: abs(_critical_change_ms(row)))

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import main
 from receiver.engine import schema
 from receiver.engine.opening import open_store
+from receiver.query.comparison.shifts import shift_rows
 from receiver.settings import Settings
 from tests.support.fake_clickhouse import schema_sources
 
@@ -183,6 +184,16 @@ def test_deployments_and_shifts_print_tables(data_dir: str) -> None:
     head, *lines = shifted.stdout.splitlines()
     assert head.split("  ")[0] == "attribute"
     assert any(line.startswith("operation=fails  ") and "100 % (15 of 15)" in line for line in lines)
+
+
+def test_shifts_say_which_sides_are_samples(data_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("shifts", "service=compared status=error", "--data", data_dir)
+    whole = run(*arguments).stdout
+    monkeypatch.setattr(shift_rows, "__kwdefaults__", {"sample_spans": 50})
+    sampled = run(*arguments).stdout
+
+    assert "sample" not in whole
+    assert re.fullmatch(r"Compared by a random sample of \d+ of the other spans\.", sampled.splitlines()[-1])
 
 
 def test_shifts_take_a_filter_that_begins_with_a_minus(data_dir: str) -> None:

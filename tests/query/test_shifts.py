@@ -13,7 +13,7 @@ import pytest
 
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
-from receiver.query.comparison.shifts import COUNT_MIN, SHIFTS_MAX, Z_MIN, Sides, shift_rows
+from receiver.query.comparison.shifts import COUNT_MIN, SHIFTS_MAX, Z_MIN, Sides, sample_text, shift_rows
 from receiver.query.filters.filter_sql import Condition
 from receiver.query.questions import QUESTIONS
 from receiver.query.time_range import TimeRange
@@ -159,6 +159,22 @@ def test_shifts_of_random_selections_agree_with_plain_python(store: Store, spans
         assert all(key in text or key == "operation" for key in missing), text
 
 
+@pytest.mark.parametrize(
+    ("selection_every", "rest_every", "text"),
+    [
+        (1, 1, ""),
+        (1, 3, "Compared by a random sample of 7,935 of the other spans."),
+        (2, 1, "Compared by a random sample of 5,012 of the failed spans."),
+        (2, 3, "Compared by a random sample of 5,012 of the failed spans and 7,935 of the other spans."),
+    ],
+)
+def test_sides_that_are_samples_are_named(selection_every: int, rest_every: int, text: str) -> None:
+    counts = {"selection_spans": 5_012, "rest_spans": 7_935}
+    every = {"selection_every": selection_every, "rest_every": rest_every}
+
+    assert sample_text({**counts, **every}, "failed spans", "other spans") == text
+
+
 def test_sample_bounds_the_spans_and_keeps_the_shares(store: Store, spans: Sequence[Span]) -> None:
     selection = [span for span in spans if span["StatusCode"] == "Error"]
     sides = Sides(
@@ -176,6 +192,8 @@ def test_sample_bounds_the_spans_and_keeps_the_shares(store: Store, spans: Seque
     assert 75 < region["rest_spans"] < 200
     assert region["selection_share"] == pytest.approx(0.7, abs=0.12)
     assert region["rest_share"] == 0
+    assert region["selection_every"] == math.ceil(sides.selection_count / 150)
+    assert region["rest_every"] == math.ceil(sides.rest_count / 150)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ async def test_replay_is_done_once_and_its_result_is_shown_after_the_redirect(
     assert answer.status == 303
     assert f"3 rows of {POISON_ID} moved into the journal as segment" in page.text
     assert "None: the store accepted every row." in page.text
-    assert "no dead letter or quarantined body has this id" in (await document(again, 404)).text
+    gone = await document(again, 404)
+    assert "No dead letter or quarantined body has this id" in gone.text
+    assert PATH not in gone.links
     assert workspace.harness.copies == {1: 1, 2: 1, 3: 1}
 
 
@@ -102,7 +104,8 @@ async def test_replay_that_the_store_refuses_is_explained_and_keeps_the_dead_let
     page = await document(await send(client, "replay"), 409)
 
     assert "This is not possible now" in page.text
-    assert "the store still refuses the rows" in page.text
+    assert "The store still refuses the rows" in page.text
+    assert PATH in page.links
     assert [entry.id for entry in DeadLetterList(workspace.directory).entries()] == [POISON_ID]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from receiver.http.protocol import PROBLEM
+from receiver.settings import Access, User
+from receiver.ui.templating import sentence
 from tests.support.access import OPERATOR, VIEWER, Client, session
 from tests.ui.conftest import StartReceiver
 from tests.ui.test_pages import Document
@@ -50,7 +52,40 @@ async def test_request_of_another_origin_is_explained_on_a_page(start: StartRece
     page = await shown(await start(), "GET", "/search", 403, Origin="https://evil.example")
 
     assert "This is not allowed" in page.text
-    assert "a page of another origin sent this request" in page.text
+    assert "A page of another origin sent this request" in page.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/receiver"), ("GET", "/connect"), ("POST", "/receiver/dead/x/replay")]
+)
+async def test_page_of_all_projects_is_refused_without_links_to_such_pages(
+    start: StartReceiver, method: str, path: str
+) -> None:
+    user = User(name="lim", token="token of lim....", role="operator", projects=("prj_1",))
+
+    page = await shown(await start(Access(user=(user,))), method, path, 403, **session(user))
+
+    assert "This page shows data of all projects; your user is limited to some." in page.text
+    assert page.links == ["/", "/search"]
+
+
+@pytest.mark.parametrize("action", ["replay", "drop"])
+async def test_failed_change_of_a_dead_letter_links_back_to_it(start: StartReceiver, action: str) -> None:
+    page = await shown(await start(), "POST", f"/receiver/dead/a%2Fb/{action}", 403)
+
+    assert "The role 'viewer' does not allow this; expected the role 'operator'." in page.text
+    assert page.links == ["/receiver/dead/a%2Fb", "/", "/search", "/receiver"]
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("the disk is full; retry", "The disk is full; retry."),
+        ("It ends.", "It ends."),
+    ],
+)
+def test_message_is_shown_as_a_sentence(message: str, text: str) -> None:
+    assert sentence(message) == text
 
 
 async def test_form_without_a_session_leads_to_the_login(start: StartReceiver) -> None:

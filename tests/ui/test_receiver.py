@@ -23,6 +23,19 @@ from tests.ui.test_pages import page_of
 NOW_S = 1_800_000_000.0
 
 
+def dead_letter() -> DeadLetterEntry:
+    return DeadLetterEntry(
+        id="00000000000000a1-7",
+        cause="refused",
+        rows=3,
+        bytes=4_096,
+        at="2027-01-15T07:00:00+00:00",
+        text=HOSTILE[0],
+        deliveries=(DeadDelivery(HOSTILE[1], (), 3, "d"),),
+        path="dead/x",
+    )
+
+
 def store_is_unavailable(facts: ReceiverFacts) -> None:
     segments_wait(facts)
     facts.health = lambda: {"store": "retry: NETWORK_ERROR (210)", "clock": ""}
@@ -111,6 +124,30 @@ async def test_ledger_is_one_equation_of_all_drains(site: Client, facts: Receive
     assert "all drains 1,234 = 1,030 + 0 + 0 + 200 + 0 + 4 0" in " ".join(page.text.split())
 
 
+@pytest.mark.parametrize(
+    ("dead", "files", "verdict"),
+    [
+        (0, 0, "✓ Nothing is missing: every received span has an outcome."),
+        (12, 1, "▲ 12 spans cannot be read: they are dead letters."),
+        (1, 1, "▲ 1 span cannot be read: it is a dead letter."),
+        (12, 0, "▲ 12 spans cannot be read: the dead letters that held them are dropped."),
+        (0, 1, "▲ 1 dead letter waits to be replayed or dropped: the spans in it cannot be read."),
+        (0, 2, "▲ 2 dead letters wait to be replayed or dropped: the spans in them cannot be read."),
+    ],
+)
+async def test_verdict_counts_the_spans_that_cannot_be_read(
+    site: Client, facts: ReceiverFacts, dead: int, files: int, verdict: str
+) -> None:
+    facts.ledger = lambda _query: ledger_of(ledger_line("a", stored=1_000, dead=dead))
+    facts.dead_letters = lambda: [dead_letter()] * files
+
+    page = await page_of(site, "/receiver")
+
+    assert verdict in " ".join(page.text.split())
+    assert ("Nothing is missing" in page.text) == (not dead and not files)
+    assert ("#dead" in page.links) == bool(dead or files)
+
+
 async def test_span_without_an_outcome_is_an_alarm(site: Client, facts: ReceiverFacts) -> None:
     facts.ledger = lambda _query: ledger_of(ledger_line("a", received=12, stored=10))
 
@@ -175,18 +212,7 @@ async def test_page_says_when_the_admin_port_does_not_answer(site: Client) -> No
 
 
 async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, facts: ReceiverFacts) -> None:
-    facts.dead_letters = lambda: [
-        DeadLetterEntry(
-            id="00000000000000a1-7",
-            cause="refused",
-            rows=3,
-            bytes=4_096,
-            at="2027-01-15T07:00:00+00:00",
-            text=HOSTILE[0],
-            deliveries=(DeadDelivery(HOSTILE[1], (), 3, "d"),),
-            path="dead/x",
-        )
-    ]
+    facts.dead_letters = lambda: [dead_letter()]
 
     page = await page_of(site, "/receiver")
 

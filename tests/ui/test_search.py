@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from receiver.api.source import Row
+from receiver.query.comparison.shifts import shift_rows
 from receiver.query.filters.filter_text import parse_filter
 from receiver.query.latency import BOUNDS_NS
 from receiver.ui.heatmap import ROWS_MAX, Heatmap, heatmap
@@ -162,3 +163,17 @@ def test_heatmap_of_any_durations_is_small_and_complete(durations_ns: tuple[int,
         parse_filter(cell.selection)
         low, high = found.bounds_ns[cell.row], found.bounds_ns[cell.row + 1]
         assert sum(low <= duration < high for duration in durations_ns) == cell.spans
+
+
+async def test_differences_say_which_sides_are_samples(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "/search?selection=service%3Dweb&project=prj_1"
+    whole = await page_of(site, url)
+    monkeypatch.setattr(shift_rows, "__kwdefaults__", {"sample_spans": 100})
+    sampled = await page_of(site, url)
+
+    assert "operation=GET /cart" in whole.text
+    assert "sample" not in whole.text
+    assert re.search(
+        r"Compared by a random sample of \d+ of the selected spans and \d+ of the other matching spans\.",
+        sampled.text,
+    )

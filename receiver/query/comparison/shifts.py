@@ -5,7 +5,7 @@ Invariant: shares are of a sample by span id that is complete up to `SAMPLE_SPAN
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
@@ -54,6 +54,8 @@ SELECT
     selection / selection_spans AS selection_share,
     rest / rest_spans AS rest_share,
     selection_share - rest_share AS difference,
+    {{selection_every:UInt64}} AS selection_every,
+    {{rest_every:UInt64}} AS rest_every,
     (selection + rest) / (selection_spans + rest_spans) AS pooled,
     if(pooled < 1, difference / sqrt(pooled * (1 - pooled) * (1 / selection_spans + 1 / rest_spans)), 0) AS z
 FROM
@@ -104,6 +106,9 @@ class ShiftRow(TypedDict):
     rest_spans: int
     rest_share: float
     difference: float
+    selection_every: int
+    """One of so many spans of the selection is in the sample; 1: every span is."""
+    rest_every: int
     z: float
     """Evidence: how many standard errors the difference is from 0."""
 
@@ -188,6 +193,13 @@ def shift_rows(
         row: dict[str, Any] = msgspec.json.decode(line)
         del row["pooled"]
         yield msgspec.convert(row, ShiftRow)
+
+
+def sample_text(row: Mapping[str, Any], selection: str, rest: str) -> str:
+    """Return how many spans of each side were sampled; empty if all were read. Both sides have names."""
+    sides = (("selection", selection), ("rest", rest))
+    sampled = [f"{row[f'{side}_spans']:,} of the {name}" for side, name in sides if row[f"{side}_every"] > 1]
+    return f"Compared by a random sample of {' and '.join(sampled)}." if sampled else ""
 
 
 def _checked_against(store: Store, text: str) -> Filter:
