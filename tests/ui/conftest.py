@@ -46,10 +46,10 @@ StartReceiver = Callable[..., Awaitable[Client]]
 NOON_S = int(time.time()) // 86_400 * 86_400 - 43_200
 """Noon of yesterday."""
 TIMES = {
-    "since": datetime.fromtimestamp(NOON_S, UTC).isoformat(),
-    "until": datetime.fromtimestamp(NOON_S + 3_600, UTC).isoformat(),
+    "since": f"{datetime.fromtimestamp(NOON_S, UTC):%FT%T.000Z}",
+    "until": f"{datetime.fromtimestamp(NOON_S + 3_600, UTC):%FT%T.000Z}",
 }
-"""The hour of all spans, as parameters of a page."""
+"""The hour of all spans, as parameters of a page, in the form of the links on pages."""
 SENT = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
