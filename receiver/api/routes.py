@@ -74,6 +74,10 @@ class Routes(Protocol):
         """Add the routes."""
 
 
+OUTLINES_MAX = 2
+"""Maximum number of traces whose spans are in memory at once: up to 300 MB each. Further requests wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """Handlers of the queries, and their dependencies."""
@@ -91,6 +95,8 @@ class Api:
     """Threads for queries, which may take a minute: one for each place in the queues."""
     space: SpoolSpace
     queues: Queues = field(default_factory=default_queues)
+    outlines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OUTLINES_MAX))
+    """A place for each trace whose spans are in memory."""
     hosts: Collection[str] = ()
     """DNS names that clients may use."""
     allows_sql: bool = False

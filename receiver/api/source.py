@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -25,6 +25,7 @@ from receiver.query.raw_sql.statement import Column, SqlQuery, sql
 from receiver.query.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
 
 Row = dict[str, Any]
+Result = TypeVar("Result")
 SQL_BYTES_MAX = 8 << 20
 """Maximum size of an answer to a SQL statement on a page."""
 SQL_COLUMNS_MAX = 2_000
@@ -59,8 +60,11 @@ class Source(Protocol):
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         """Ask a question of the table in `receiver/query/questions.py`."""
 
-    async def outline(self, trace_id: str) -> list[Row]:
-        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+        """Return what `read`, called in a thread, makes of the spans of a trace; `None` if there are none.
+
+        A row has the columns that the place of a span in a waterfall depends on.
+        """
 
     async def hides_spans(self, trace_id: str) -> bool:
         """Return whether the trace has spans of projects that the caller may not see."""
@@ -101,11 +105,23 @@ class ApiSource:
         queue = self._api.queues.short if question.is_short else self._api.queues.heavy
         return await self._answer(queue, lambda: question.ask(self._api.store, asked, time.time()))
 
-    async def outline(self, trace_id: str) -> list[Row]:
+    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
         """See `Source`."""
         plain = normalized_trace_id(trace_id)
-        answer = await self._answer(self._api.queues.short, lambda: outline(self._api.store, plain))
-        return answer.rows
+        places = self._api.outlines
+        await places.acquire()
+        try:
+            _, body = await self._body(self._api.queues.short, lambda: outline(self._api.store, plain))
+        except BaseException:
+            places.release()
+            raise
+        # Seconds for the largest traces: other requests go on meanwhile. The place is occupied until the
+        # thread ends, also after the client has disconnected.
+        reading = asyncio.get_running_loop().run_in_executor(
+            None, lambda: read(rows) if (rows := list(rows_of([body]))) else None
+        )
+        reading.add_done_callback(lambda _: places.release())
+        return await asyncio.shield(reading)
 
     async def hides_spans(self, trace_id: str) -> bool:
         """See `Source`."""
@@ -164,6 +180,12 @@ class ApiSource:
         return answer.rows
 
     async def _answer(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> Answer:
+        asked, body = await self._body(queue, ask)
+        # Seconds for the largest answers: other requests go on meanwhile.
+        rows = await asyncio.to_thread(lambda: list(rows_of([body])))
+        return Answer(rows, asked.is_cut, asked.close_keys)
+
+    async def _body(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> tuple[LimitedLines, bytes]:
         asked: list[LimitedLines] = []
 
         def pieces() -> Iterator[bytes]:
@@ -172,6 +194,4 @@ class ApiSource:
 
         async with self._api.stream(self._request, queue, pieces) as found:
             body = b"".join([piece async for piece in found])
-        # Seconds for the largest traces: other requests go on meanwhile.
-        rows = await asyncio.to_thread(lambda: list(rows_of([body])))
-        return Answer(rows, asked[0].is_cut, asked[0].close_keys)
+        return asked[0], body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -48,13 +47,12 @@ async def _search_traces(context: Context, arguments: Arguments) -> Found:
 
 async def _get_trace(context: Context, arguments: Arguments) -> Found:
     trace_id = normalized_trace_id(arguments["trace_id"])
-    stored = await context.source.outline(trace_id)
-    if not stored:
+    summary = await context.source.outline(trace_id, _summary)
+    if summary is None:
         raise MalformedBody(
             "no span of this trace is stored; it has expired or has not arrived", field="trace_id"
         )
-    # Seconds for the largest traces: other requests go on meanwhile.
-    head, rows = await asyncio.to_thread(_summary, stored)
+    head, rows = summary
     characters_max = int(arguments["tokens"]) * CHARACTERS_PER_TOKEN
     # Half of the budget for all details together.
     for_details = characters_max // (2 * DETAILED_ERRORS_MAX)

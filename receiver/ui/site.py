@@ -166,11 +166,10 @@ class Site:
     @requires("viewer", within_projects=True)
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
-        rows = await self._source_for(request).outline(request.match_info["id"])
-        if not rows:
+        body = await self._source_for(request).outline(request.match_info["id"], _outline_of)
+        if body is None:
             raise web.HTTPNotFound
-        # Seconds for the largest traces: other requests go on meanwhile.
-        return _json(await asyncio.to_thread(_outline_of, rows))
+        return _json(body)
 
     @requires("viewer", within_projects=True)
     async def _span(self, request: web.Request) -> web.Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -43,11 +42,9 @@ class Line(NamedTuple):
 async def build(view: View) -> Context:
     """Return the sentence about the trace, its spans from row `row` on, and the span `span`."""
     trace_id = normalized_trace_id(view.parts["id"])
-    rows = await view.source.outline(trace_id)
-    if not rows:
+    context = await view.source.outline(trace_id, lambda rows: _overview(rows, view.query))
+    if context is None:
         return {"trace": None, "trace_id": trace_id}
-    # Seconds for the largest traces: other requests go on meanwhile.
-    context = await asyncio.to_thread(_overview, rows, view.query)
     chosen = context["chosen"].row
     stored = await view.source.span(trace_id, chosen["SpanId"])
     # The span may expire between both queries.

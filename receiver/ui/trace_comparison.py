@@ -55,11 +55,12 @@ class Difference(NamedTuple):
 async def build(view: View) -> Context:
     """Return the sentence about both traces, their rows from row `row` on, and the spans `a` and `b`."""
     ids = normalized_trace_id(view.parts["id"]), normalized_trace_id(view.parts["other"])
-    outlines = [await view.source.outline(trace_id) for trace_id in ids]
-    if missing := [trace_id for trace_id, rows in zip(ids, outlines, strict=True) if not rows]:
+    first, second = [await view.source.outline(trace_id, compared_trace) for trace_id in ids]
+    if first is None or second is None:
+        missing = [trace_id for trace_id, trace in zip(ids, (first, second), strict=True) if trace is None]
         return {"ids": ids, "missing": missing}
     # Seconds for the largest traces: other requests go on meanwhile.
-    found = await asyncio.to_thread(_compared, view, outlines)
+    found = await asyncio.to_thread(_compared, view, first, second)
     return {"ids": ids, "missing": [], **found, **await _details(view, ids, found["chosen"])}
 
 
@@ -69,8 +70,7 @@ async def not_two_selected(view: View) -> Context:
     return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **wanted)}
 
 
-def _compared(view: View, outlines: Sequence[Sequence[Row]]) -> Context:
-    first, second = map(compared_trace, outlines)
+def _compared(view: View, first: Trace, second: Trace) -> Context:
     rows = list(differences(first, second))
     begin, axis, root_ms = first_row(view.query, len(rows)), _Axis(rows), _milliseconds(first)
     return {

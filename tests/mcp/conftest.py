@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.api.problems import map_errors
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Result, Row
 from receiver.errors import ReceiverError
 from receiver.mcp.endpoint import McpRoutes
 
@@ -35,8 +35,8 @@ class Spans:
     async def hides_spans(self, _trace_id: str) -> bool:
         return False
 
-    async def outline(self, _trace_id: str) -> list[Row]:
-        return self._spans
+    async def outline(self, _trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+        return read(self._spans) if self._spans else None
 
     async def span(self, _trace_id: str, span_id: str) -> Row | None:
         return next((row for row in self._spans if row["SpanId"] == span_id), None)

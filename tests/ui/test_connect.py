@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import asyncio
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Result, Row
 from receiver.config.load import Loaded
 from receiver.errors import DiskTrouble, StoreTrouble
 from receiver.query.ledger import Answer as LedgerAnswer
@@ -98,8 +98,8 @@ class StoredSource(FakeSource):
     async def hides_spans(self, _trace_id: str) -> bool:
         return False
 
-    async def outline(self, _trace_id: str) -> list[Row]:
-        return []
+    async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
+        return None
 
 
 def with_drains(facts: ReceiverFacts, *drains: Drain) -> None:

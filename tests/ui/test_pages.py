@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from receiver.api.query_queue import CallerBusy
-from receiver.api.source import Answer, Row, SqlAnswer
+from receiver.api.source import Answer, Result, Row, SqlAnswer
 from receiver.errors import MalformedBody, StoreTrouble
 from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.pages import PAGES
@@ -237,8 +237,8 @@ class FakeSource:
     async def hides_spans(self, _trace_id: str) -> bool:
         return False
 
-    async def outline(self, _trace_id: str) -> list[Row]:
-        return []
+    async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
+        return None
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from receiver.api.source import Row
+from receiver.api.source import Result, Row
 from receiver.query.limits import COMPARED_SPANS_MAX
 from receiver.query.traces.trace_comparison import differences
 from receiver.query.traces.trace_model import trace_of
@@ -40,14 +40,18 @@ class TwoTraces(FakeSource):
         super().__init__()
         self.traces = {name * 32: rows for name, rows in traces.items()}
 
-    async def outline(self, trace_id: str) -> list[Row]:
+    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+        rows = self._rows(trace_id)
+        return read(rows) if rows else None
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        return next((row for row in self._rows(trace_id) if row["SpanId"] == span_id), None)
+
+    def _rows(self, trace_id: str) -> list[Row]:
         return [
             {**row, "TraceId": trace_id, "ProjectId": "", "DeploymentId": ""}
             for row in self.traces.get(trace_id, ())
         ]
-
-    async def span(self, trace_id: str, span_id: str) -> Row | None:
-        return next((row for row in await self.outline(trace_id) if row["SpanId"] == span_id), None)
 
 
 def test_sentence_names_the_operation_whose_critical_time_changed_most() -> None:

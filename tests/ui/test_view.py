@@ -29,7 +29,7 @@ class NoSource:
     async def hides_spans(self, _trace_id: str) -> bool:
         return False
 
-    async def outline(self, _trace_id: str) -> list[Row]:
+    async def outline(self, _trace_id: str, _read: object) -> None:
         raise NotImplementedError
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
