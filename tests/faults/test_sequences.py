@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -13,6 +14,7 @@ from receiver.writer.outcome import CLOCK_MARGIN_S
 from tests.faults import failures
 from tests.faults.proxy import Exchange, Request
 from tests.faults.writer_harness import WAITS_MAX, WriterHarness
+from tests.support.fake_clickhouse import NOW_S
 from tests.support.segments import day_of
 
 
@@ -244,8 +246,9 @@ def test_segment_too_large_for_a_proxy_waits_and_others_are_stored(harness: Writ
 def test_rows_that_only_one_clock_treats_as_expired_do_not_delay_the_journal(
     harness: WriterHarness, offset_s: float
 ) -> None:
-    segments = [harness.add_segment(29, 0), harness.add_segment(30, 0), harness.add_segment(31, 0)]
-    harness.clock_offset_s = offset_s
+    # The spans are of yesterday's noon: those of 29 days before expire at noon of today.
+    segments = [harness.add_segment(28, 0), harness.add_segment(29, 0), harness.add_segment(30, 0)]
+    harness.clock_offset_s = time.time() - NOW_S + offset_s
 
     harness.drain_journal()
 
