@@ -6,6 +6,7 @@ The API cancels the queries of a client that has disconnected.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ Row = dict[str, Any]
 Result = TypeVar("Result")
 SQL_BYTES_MAX = 8 << 20
 """Maximum size of an answer to a SQL statement on a page."""
+ROWS_COLLECTED_MIN = 10_000
+"""Minimum number of spans of a trace after whose use garbage is collected."""
 SQL_COLUMNS_MAX = 2_000
 """Maximum number of columns that are listed."""
 
@@ -117,9 +120,7 @@ class ApiSource:
             raise
         # Seconds for the largest traces: other requests go on meanwhile. The place is occupied until the
         # thread ends, also after the client has disconnected.
-        reading = asyncio.get_running_loop().run_in_executor(
-            None, lambda: read(rows) if (rows := list(rows_of([body]))) else None
-        )
+        reading = asyncio.get_running_loop().run_in_executor(None, _read_rows, body, read)
         reading.add_done_callback(lambda _: places.release())
         return await asyncio.shield(reading)
 
@@ -195,3 +196,14 @@ class ApiSource:
         async with self._api.stream(self._request, queue, pieces) as found:
             body = b"".join([piece async for piece in found])
         return asked[0], body
+
+
+def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | None:
+    rows = list(rows_of([body]))
+    try:
+        return read(rows) if rows else None
+    finally:
+        # The spans of a tree refer to each other, and collections are rare (`process.settle_memory`): without
+        # this, the trees of several large traces would stay in memory.
+        if len(rows) >= ROWS_COLLECTED_MIN:
+            gc.collect()

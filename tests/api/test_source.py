@@ -1,9 +1,11 @@
-"""Source of spans for pages: how many traces are in memory at once."""
+"""Source of spans for pages: how many traces are in memory, and for how long."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +16,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from receiver.api import source
 from receiver.api.access import requires
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import OUTLINES_MAX, Api
@@ -134,3 +137,29 @@ async def test_trace_of_a_client_that_disconnected_occupies_its_place_until_its_
 
     assert (await (await later).text()) == "a"
     assert read_before == OUTLINES_MAX
+
+
+class Tree:
+    """Refers to itself, as parents and children of a tree do, so that only a collection frees it."""
+
+    def __init__(self) -> None:
+        self.other = self
+
+
+async def test_spans_of_a_large_trace_are_freed_when_its_page_is_answered(
+    client: TestClient[Any, Any], reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees: list[weakref.ref[Tree]] = []
+
+    def read(_rows: list[Row]) -> str:
+        trees.append(weakref.ref(Tree()))
+        return ""
+
+    monkeypatch.setattr(source, "ROWS_COLLECTED_MIN", 1)
+    monkeypatch.setattr(reader, "read", read)
+    gc.disable()
+    try:
+        assert (await client.get("/read")).status == 200
+        assert trees[0]() is None
+    finally:
+        gc.enable()
