@@ -343,6 +343,25 @@ class Access(Frozen, frozen=True):
     proxy: Proxy = Proxy()
 
 
+class Platform(Frozen, frozen=True):
+    """The hosting platform whose deployments are traced: its API and its gateway to language models."""
+
+    base_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform's API. Empty: commands need `--base-url`."""
+    gateway_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform's gateway. Empty: nothing is sent to language models."""
+    token: Secret = ""
+    """Access token (`token_file`) of the platform's API."""
+    team: Attribute = ""
+    """Id of the team that owns the token: sent as `teamId` with each call. Empty: `slug`, or no team."""
+    slug: Attribute = ""
+    """Slug of that team, for installations whose team id is not known."""
+    api_key: Secret = ""
+    """API key (`api_key_file`) of the gateway."""
+    timeout_s: Seconds = 30.0
+    """Time for one call, or between two lines of a streamed answer."""
+
+
 class Settings(Frozen, frozen=True):
     """The whole configuration."""
 
@@ -384,5 +403,6 @@ class Settings(Frozen, frozen=True):
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     api: Access = Access()
+    platform: Platform = Platform()
     drain: tuple[Drain, ...] = ()
     """`[[drain]]`. None: one drain without credentials, on loopback only."""
