@@ -138,7 +138,7 @@ async def test_p62_next_provider_answers_for_a_provider_that_is_off(gateway: Run
         ("file:///etc/passwd", False),
         (PNG.replace("png", "svg+xml"), False),
         (PNG.replace("png", "jpeg"), False),
-        ("data:image/png;base64,@@@@", False),
+        (PNG + "@", False),
         ("data:image/png;base64,", False),
         ("data:image/png,abc", False),
     ],
@@ -200,7 +200,8 @@ async def test_p65_stream_has_tool_calls_in_deltas(gateway: RunningGateway) -> N
     chunks = events(await gateway.stream(question("x", tools=[WEATHER])))
 
     pieces = [piece for chunk in chunks for piece in chunk["choices"][0]["delta"].get("tool_calls", [])]
-    assert [piece["id"] for piece in pieces if "id" in piece] == ["call_1_0", "call_1_1"]
+    begun = [(piece["index"], piece["id"]) for piece in pieces if "id" in piece]
+    assert begun == [(0, "call_1_0"), (1, "call_1_1")]
     for index in (0, 1):
         arguments = [piece["function"]["arguments"] for piece in pieces if piece["index"] == index]
         assert json.loads("".join(arguments)) == call["arguments"]

@@ -1,4 +1,4 @@
-"""Stock OpenAI libraries against the emulated gateway: the Python library, and requests of the JavaScript one.
+"""Stock OpenAI libraries against the emulated gateway: Python's, and requests of JavaScript's.
 
 `recorded/openai_js.json` holds the requests that the JavaScript library (openai 6.49.0, Node 20) sent when
 `openai_client.mjs` ran against this gateway behind a middleware that wrote down each request and the status
