@@ -123,11 +123,11 @@ class Shop:
         self, release: Release, project: str, first_request_ns: int, *, has_failed: bool = False
     ) -> None:
         deployment = release.deployment
-        writer = self._writers[deployment] = EventWriter(deployment)
+        writer = EventWriter(deployment, first_request_ns // MS_NS - BUILD_MS)
+        self._writers[deployment] = writer
         url = f"{deployment.removeprefix('dpl_').replace('_', '-')}.{HOST}"
         self.platform.add_deployment(deployment, project, url)
-        begin_ms = first_request_ns // MS_NS - BUILD_MS
-        events = writer.build(begin_ms, is_worse=release.is_worse, has_failed=has_failed)
+        events = writer.build(is_worse=release.is_worse, has_failed=has_failed)
         self.platform.add_events(deployment, list(events))
 
     async def _send(self, release: Release, begin_ns: int, end_ns: int) -> None:

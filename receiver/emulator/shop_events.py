@@ -36,17 +36,19 @@ FAILED_LINES = (
 class EventWriter:
     """Writer of the events of one deployment, with serial numbers."""
 
-    def __init__(self, deployment: str) -> None:
+    def __init__(self, deployment: str, begin_ms: int) -> None:
         self.deployment = deployment
-        self._serials = itertools.count(1)
+        self._begin_ms = begin_ms
+        # From the time on, so that a shop that is started again repeats no event.
+        self._serials = itertools.count(begin_ms * 1_000)
 
-    def build(self, begin_ms: int, *, is_worse: bool = False, has_failed: bool = False) -> Iterator[Event]:
+    def build(self, *, is_worse: bool = False, has_failed: bool = False) -> Iterator[Event]:
         """Yield the events of a build, from the queue to its end."""
         lines = [*BUILD_LINES[:4], *FAILED_LINES] if has_failed else [*BUILD_LINES]
         if is_worse:
             lines.append(WORSE_LINE)
         states = ["QUEUED", "INITIALIZING", "BUILDING"]
-        at_ms = begin_ms
+        at_ms = self._begin_ms
         for state in states:
             yield self._state(state, at_ms)
             at_ms += LINE_MS
