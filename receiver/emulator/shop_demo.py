@@ -1,4 +1,4 @@
-"""Command of `make demo`: the emulator, a receiver with its pages, a drain and the shop, and a tour of the pages.
+"""Command of `make demo`: the emulator, a receiver with its pages, a drain and the shop; prints a tour.
 
 Ends with Ctrl-C. Leaves only its directory behind, which has the logs of both programs.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -37,7 +36,7 @@ LOG_LINES = 20
 """Lines of a log that are shown when a program ends unexpectedly."""
 
 
-class DemoFailed(Exception):
+class DemoFailed(Exception):  # noqa: N818 - a verdict
     """A program did not start, or has ended."""
 
 
@@ -97,10 +96,11 @@ def _run(stack: ExitStack, directory: Path, options: argparse.Namespace) -> NoRe
     emulate = ["platform", "emulate", "--listen", "127.0.0.1:0", "--data", str(directory / "platform")]
     emulator = stack.enter_context(_started("emulator", emulate, directory))
     facts = _until("the emulator", lambda: _file(directory / "platform" / "platform.json"), emulator)
-    config, pages = directory / "trace-drain.toml", f"127.0.0.1:{_free_port()}"
-    config.write_text(_config(facts, f"http://{pages}"))
-    serve = ["serve", "--config", str(config), "--data", str(directory / "receiver"), "--api-listen", pages]
-    serve += ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
+    config = directory / "trace-drain.toml"
+    config.write_text(_config(facts, directory))
+    serve = ["serve", "--config", str(config), "--data", str(directory / "receiver")]
+    for flag in ("--listen", "--admin-listen", "--api-listen"):
+        serve += [flag, "127.0.0.1:0"]
     receiver = stack.enter_context(_started("receiver", serve, directory))
     site = _until("the receiver", lambda: _site(directory / "receiver", facts), emulator, receiver)
     drain = {
@@ -136,25 +136,28 @@ def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[s
     yield f"   The platform, to deploy, break and disable things: {site.facts['control_url']}\n"
 
 
-def _config(facts: Json, pages: str) -> str:
-    """Return the receiver's configuration."""
-    values: dict[str, dict[str, str]] = {
-        "platform": {
-            "base_url": facts["base_url"],
-            "gateway_url": facts["gateway_url"],
-            "token": facts["token"],
-            "team": facts["team_id"],
-            "api_key": facts["api_key"],
-        },
-    }
+def _config(facts: Json, directory: Path) -> str:
+    """Return the receiver's configuration. Its secrets are in files beside it."""
+    secrets = {"token": facts["token"], "api_key": facts["api_key"], "drain_secret": DRAIN_SECRET}
+    for name, secret in secrets.items():
+        path = directory / name
+        path.touch(mode=0o600)
+        path.write_text(secret)
     # Strings of JSON are strings of TOML.
-    lines = [
-        line
-        for table, keys in values.items()
-        for line in (f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items()), "")
-    ]
-    drain = ["[[drain]]", 'name = "shop"', f"signature_secrets = [{json.dumps(DRAIN_SECRET)}]", ""]
-    return "\n".join([*lines, *drain])
+    quoted = {name: json.dumps(str(directory / name)) for name in secrets}
+    return f"""\
+[platform]
+base_url = {json.dumps(facts["base_url"])}
+gateway_url = {json.dumps(facts["gateway_url"])}
+team = {json.dumps(facts["team_id"])}
+token_file = {quoted["token"]}
+api_key_file = {quoted["api_key"]}
+
+[[drain]]
+name = "shop"
+signature_header = "x-platform-signature"
+signature_secret_file = {quoted["drain_secret"]}
+"""
 
 
 @contextmanager
@@ -208,14 +211,10 @@ def _verdict(site: Site) -> str | None:
 
 
 def _failed_trace(site: Site) -> str:
-    query = urlencode({"filter": f"deployment={RELEASE_B.deployment} status=error", "limit": 1, "since": "1h"})
+    text = f"deployment={RELEASE_B.deployment} status=error"
+    query = urlencode({"filter": text, "limit": 1, "since": "1h"})
     first_line = _answer(f"{site.pages}/api/v1/search?{query}").splitlines()[0]
     return str(json.loads(first_line)["trace_id"])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def _file(path: Path) -> Json:
