@@ -89,13 +89,15 @@ class Installations:
                 self._tokens.destroy(installation_id)
             return is_changed
 
-    def set_scopes(self, installation_id: str, scopes: Iterable[str]) -> bool:
-        """Set the granted scopes. Returns whether the record changed. Raises `OSError`."""
+    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None) -> bool:
+        """Set the granted scopes. Returns whether the record changed. Raises `OSError`.
+
+        `None`: the platform has not listed them.
+        """
+        granted = None if scopes is None else tuple(sorted(set(scopes)))
         with self._lock:
             known = self.find(installation_id)
-            return known is not None and self._write(
-                msgspec.structs.replace(known, scopes=tuple(sorted(set(scopes))))
-            )
+            return known is not None and self._write(msgspec.structs.replace(known, scopes=granted))
 
     def token(self, installation_id: str) -> str:
         """Return the token; empty if there is none.
@@ -104,6 +106,10 @@ class Installations:
         """
         with self._lock:
             return self._tokens.read(installation_id)
+
+    def token_kind(self, installation_id: str) -> str:
+        """Return how the token is stored: `plain`, `encrypted` or `damaged`; empty if there is none."""
+        return self._tokens.kind(installation_id)
 
     def has_token(self, installation_id: str) -> bool:
         """Return whether there is a token, readable or not."""

@@ -16,6 +16,8 @@ State = Literal["active", "disabled", "deleted", "removed"]
 """`disabled`: the platform refuses every call; `deleted`: 30 days later; `removed`: uninstalled by a user."""
 ENDS: Final[frozenset[State]] = frozenset(("deleted", "removed"))
 """States that no other state follows: an id is never used again."""
+DISABLED_S_MAX = 30 * 86_400.0
+"""Time after which the platform deletes a disabled installation."""
 CHANGES_MAX = 64
 """Number of changes of state that a record keeps; the second oldest is forgotten first."""
 
@@ -52,6 +54,11 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     def since_s(self) -> float:
         """Return when the present state began."""
         return self.changes[-1].at_s if self.changes else self.installed_at_s or 0.0
+
+    @property
+    def deleted_at_s(self) -> float | None:
+        """Return when the platform deletes it; `None` unless it is disabled."""
+        return self.since_s + DISABLED_S_MAX if self.state == "disabled" else None
 
     @property
     def is_ended(self) -> bool:

@@ -74,6 +74,16 @@ class Tokens:
             return self._decrypted(installation_id, path, content.removeprefix(_ENCRYPTED))
         raise OperatorError(f"token file '{path}' is damaged; install the integration again")
 
+    def kind(self, installation_id: str) -> str:
+        """Return how a token is stored: `plain`, `encrypted` or `damaged`; empty if there is none."""
+        try:
+            begin = self._files.read_head(self._path_of(installation_id), len(_ENCRYPTED))
+        except FileNotFoundError:
+            return ""
+        if begin.startswith(_PLAIN):
+            return "plain"
+        return "encrypted" if begin == _ENCRYPTED else "damaged"
+
     def destroy(self, installation_id: str) -> None:
         """Overwrite and delete the token of an installation, if there is one. Raises `OSError`."""
         path = self._path_of(installation_id)

@@ -28,7 +28,7 @@ from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Access, Settings
+from receiver.settings import Access, Settings, User
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.pages import PAGES
 from receiver.ui.site import Site
@@ -37,7 +37,9 @@ from tests.support.access import USERS, receiver_with
 from tests.support.browser import CHROMIUM, chromium, faultless_page
 from tests.support.receiver_facts import facts_of
 from tests.support.segments import DIGEST_KEY
+from tests.support.token_server import PlatformServer, platform_server
 
+SECOND_ADMIN = User(name="ann", token="token of ann....", role="admin")
 LOOPBACK = "http://127.0.0.1:"
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
@@ -232,6 +234,21 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
             return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer=replayer))
 
         yield enter
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[PlatformServer]:
+    """Yield a platform that exchanges codes for tokens."""
+    async with platform_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(platform: PlatformServer, tmp_path: Path) -> AsyncIterator[Client]:
+    """Yield a receiver whose users can install the platform's integration."""
+    access = Access(user=(*USERS.user, SECOND_ADMIN))
+    async with receiver_with(tmp_path, access, platform=platform.settings) as client:
+        yield client
 
 
 @asynccontextmanager
