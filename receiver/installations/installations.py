@@ -20,7 +20,7 @@ import msgspec
 from receiver.durable.files import DISK, Files
 from receiver.errors import InstallationFailed
 from receiver.installations.record_files import RecordFiles, is_id
-from receiver.installations.records import Installation, State, StateChange
+from receiver.installations.records import Installation, State, StateChange, listed_scopes
 from receiver.installations.tokens import Tokens
 from receiver.logs import limited
 
@@ -94,7 +94,7 @@ class Installations:
 
         `None`: the platform has not listed them.
         """
-        granted = None if scopes is None else tuple(sorted(set(scopes)))
+        granted = None if scopes is None else listed_scopes(scopes)
         with self._lock:
             known = self.find(installation_id)
             return known is not None and self._write(msgspec.structs.replace(known, scopes=granted))

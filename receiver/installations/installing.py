@@ -15,16 +15,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from receiver.errors import DiskTrouble, InstallationFailed, InstallationRefused, place_and_reason
 from receiver.installations.installations import Installations
-from receiver.installations.records import Installation, StateChange
+from receiver.installations.records import TEXT_CHARS_MAX, Installation, StateChange, listed_scopes
 from receiver.installations.used_codes import UsedCodes
 from receiver.platform.errors import PlatformError
 from receiver.platform.oauth import Token, exchange
-from receiver.settings import Platform
+from receiver.settings import KIB, Platform
 
 CODE_CHARS_MAX = 2_048
 """Maximum length of a code."""
+OTHER_BYTES_MAX = 16 * KIB
+"""Size of further fields of the answer, as JSON, above which none of them is kept."""
 NEEDED: Final = ("base_url", "client_id", "client_secret", "install_url", "redirect_url")
 """Settings of `[platform]` without which there is no installation."""
 _ADDRESSES: Final = ("base_url", "install_url", "redirect_url")
@@ -111,7 +115,7 @@ class Installing:
         now_s, fields = self._now(), token.fields
         installation = Installation(
             id=_id_of(fields, redirect),
-            team_id=token.team_id or "",
+            team_id=(token.team_id or "")[:TEXT_CHARS_MAX],
             user_id=_text(fields, "user_id"),
             scopes=_scopes_of(fields),
             installed_at_s=now_s,
@@ -146,17 +150,18 @@ def _scopes_of(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
     if isinstance(scopes, str):
         scopes = scopes.replace(",", " ").split()
     is_list = isinstance(scopes, list) and all(isinstance(scope, str) for scope in scopes)
-    return tuple(sorted(set(scopes))) if is_list else None
+    return listed_scopes(scopes) if is_list else None
 
 
 def _without_secrets(fields: Mapping[str, Any], token: str) -> dict[str, Any]:
-    return {
+    kept = {
         name: value
         for name, value in fields.items()
         if not _SECRET_FIELD.search(name) and token not in str(value)
     }
+    return kept if len(msgspec.json.encode(kept)) <= OTHER_BYTES_MAX else {}
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    return value if isinstance(value, str) else ""
+    return value[:TEXT_CHARS_MAX] if isinstance(value, str) else ""

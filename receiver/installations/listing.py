@@ -38,15 +38,16 @@ def _entry(installations: Installations, record: Installation) -> InstallationEn
     return InstallationEntry(
         record.id,
         record.state,
-        _instant(record.since_s),
+        instant_of(record.since_s),
         record.team_id,
         record.user_id,
         record.scopes,
-        _instant(record.installed_at_s),
-        _instant(record.deleted_at_s),
+        instant_of(record.installed_at_s),
+        instant_of(record.deleted_at_s),
         installations.token_kind(record.id),
     )
 
 
-def _instant(at_s: float | None) -> str:
+def instant_of(at_s: float | None) -> str:
+    """Return a time to the second; empty if it is not known."""
     return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ Never: a token in a record.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,6 +21,17 @@ DISABLED_S_MAX = 30 * 86_400.0
 """Time after which the platform deletes a disabled installation."""
 CHANGES_MAX = 64
 """Number of changes of state that a record keeps; the second oldest is forgotten first."""
+
+
+TEXT_CHARS_MAX = 256
+"""Length to which texts of the platform are cut in a record."""
+SCOPES_MAX = 64
+"""Number of scopes that a record keeps."""
+
+
+def listed_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return scopes in the form of a record: each once, in order, and not too many."""
+    return tuple(sorted({scope[:TEXT_CHARS_MAX] for scope in scopes})[:SCOPES_MAX])
 
 
 class StateChange(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 from receiver.errors import OperatorError, place_and_reason
 from receiver.installations.installations import Installations
 from receiver.installations.installing import unusable_settings
+from receiver.installations.listing import instant_of
 from receiver.installations.records import Installation
 from receiver.platform.scopes import NEEDED, missing_scopes
 from receiver.ui.page import Context
-from receiver.ui.view import View, instant
+from receiver.ui.view import View
 
 INSTALLATIONS_MAX = 100
 """Maximum number of installations that the page shows."""
@@ -71,9 +72,9 @@ def _shown(installations: Installations, record: Installation, now_s: float) -> 
     problem, deleted_at_s = token_problem(installations, record), record.deleted_at_s
     return Shown(
         record,
-        instant(record.since_s),
-        "" if record.installed_at_s is None else instant(record.installed_at_s),
-        "" if deleted_at_s is None else instant(deleted_at_s),
+        instant_of(record.since_s),
+        instant_of(record.installed_at_s),
+        instant_of(deleted_at_s),
         0.0 if deleted_at_s is None else max(0.0, deleted_at_s - now_s) / 86_400,
         token_text(installations, record.id),
         problem,

@@ -26,6 +26,7 @@ from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
+from receiver.installations.installations import Installations
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Access, Settings, User
@@ -35,6 +36,7 @@ from receiver.ui.site import Site
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.browser import CHROMIUM, chromium, faultless_page
+from tests.support.installations import T0_S, installation
 from tests.support.receiver_facts import facts_of
 from tests.support.segments import DIGEST_KEY
 from tests.support.token_server import PlatformServer, platform_server
@@ -198,12 +200,22 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
 
 
+def _install(installations: Installations) -> None:
+    """Add an installation of each state; the texts of the platform are hostile."""
+    hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
+    for name, state in (("icfg_hostile", None), ("icfg_disabled", "disabled"), ("icfg_removed", "removed")):
+        installations.add(installation(name, **(hostile if state is None else {})), "token")
+        if state is not None:
+            installations.set_state(name, state, T0_S + 1)
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
+        _install(facts.platform.installations)
         yield facts
 
 

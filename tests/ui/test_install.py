@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from receiver.api.access import ACCESS, LOGIN
 from receiver.api.install_state import STATE_S
-from receiver.installations.installing import CODE_CHARS_MAX
+from receiver.installations.installing import CODE_CHARS_MAX, SCOPES_MAX, TEXT_CHARS_MAX
 from receiver.settings import Access, Proxy, User
 from tests.support.access import ADMIN, OPERATOR, USERS, VIEWER, Client, receiver_with, session
 from tests.support.installing import HTML, begin, come_back, refusal, shown, stored, token_of
@@ -131,6 +131,26 @@ async def test_p32_exchange_sends_the_four_fields_and_keeps_the_team(
     assert "refresh_token" not in added.other
     assert "x" not in added.other
     assert token_of(tmp_path) == TOKEN
+
+
+async def test_p32_texts_of_the_answer_are_limited(
+    client: Client, platform: PlatformServer, tmp_path: Path
+) -> None:
+    long = "x" * 100_000
+    platform.answer |= {
+        "user_id": long,
+        "team_id": long,
+        "scopes": [f"{n}{long}" for n in range(99)],
+        "z": long,
+    }
+
+    await come_back(client, code="code-1", state=await begin(client))
+
+    (added,) = stored(tmp_path)
+    assert (len(added.user_id), len(added.team_id)) == (TEXT_CHARS_MAX, TEXT_CHARS_MAX)
+    assert added.scopes is not None
+    assert [len(scope) for scope in added.scopes] == [TEXT_CHARS_MAX] * SCOPES_MAX
+    assert added.other == {}
 
 
 async def test_p30_reinstallation_gets_a_row_of_its_own(
