@@ -18,6 +18,8 @@ ReceiverError
 │   └── CommandFailed          the command is correct but failed, or it found a problem
 ├── NoSuchDeadLetter       an operator named a dead letter that does not exist
 ├── DeadLetterConflict     an operator's action on a dead letter is impossible now
+├── InstallationRefused    the link that a browser followed cannot complete an installation
+├── InstallationFailed     the platform, or the disk, did not complete an installation
 └── StaleSegment           a race between intake and journal, resolved by the intake; never an answer
 
 An exception class outside this module is private to its package. `transcode.CoreError` is the core's own.
@@ -189,6 +191,14 @@ class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict, not an acciden
 
 class DeadLetterConflict(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """The dead letter cannot be replayed or deleted now. It is kept."""
+
+
+class InstallationRefused(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The link that completes an installation is forged, expired, used or of another user."""
+
+
+class InstallationFailed(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The platform, or the disk, did not complete an installation. The text says how to go on."""
 
 
 class StaleSegment(ReceiverError):  # noqa: N818 - an expected race, not an accident

@@ -358,6 +358,19 @@ class Platform(Frozen, frozen=True):
     """Slug of that team, for installations whose team id is not known."""
     api_key: Secret = ""
     """API key (`api_key_file`) of the gateway."""
+    client_id: Attribute = ""
+    """Id of the integration on the platform. Empty: the page `/platform` offers no installation."""
+    client_secret: Secret = ""
+    """Secret (`client_secret_file`) of the integration."""
+    install_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform where a user installs the integration."""
+    redirect_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of this receiver's page `/platform/installed`, as the integration is configured with it."""
+    encryption_key: Annotated[Secret, Range(32, 64 * KIB)] = ""
+    """Random text (`encryption_key_file`), at least 32 characters, that encrypts stored access tokens.
+
+    Empty: the tokens are in files that only the receiver's user can read.
+    """
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
 

@@ -176,5 +176,8 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         (Parameter("since", "how far back, like 24h; all by default", schema=TIME),),
         errors=BY_STORE,
     ),
+    ("get", "/api/v1/platform/installations"): Route(
+        "installations", "Installations of the platform's integration.", (), (JSON_LINES,)
+    ),
     ("get", "/api/v1/openapi.json"): Route("description", "This description."),
 }

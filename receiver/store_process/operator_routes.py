@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.platform import PlatformRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource
@@ -14,6 +15,7 @@ from receiver.tempo.routes import TempoRoutes
 from receiver.ui.dead_letter_forms import DeadLetterForms
 from receiver.ui.error_pages import ErrorPages
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.install_routes import InstallRoutes
 from receiver.ui.login import Login
 from receiver.ui.site import Site
 
@@ -31,6 +33,8 @@ def operator_application(
         rollup,
         Site(source_for, facts),
         DeadLetterForms(dead_letters, facts.results),
+        InstallRoutes(facts),
+        PlatformRoutes(facts.platform.installations, facts.pool),
         Login(),
         McpRoutes(source_for),
         JaegerRoutes(api),

@@ -37,6 +37,7 @@ from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Expiry
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import DeadLetterConflict, DiskTrouble, OperatorError, StoreTrouble, place_and_reason
+from receiver.installations.platform_records import open_records
 from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
 from receiver.ledger.balance import Backlog, LiveBalanceSource
@@ -99,7 +100,7 @@ class StoreWork:
         self._dead_letters = self._dead_letter_list.dead
         # Before the writer or a replay can create files that `tidy` would delete.
         self._dead_letters.tidy()
-        self._progress = Progress()
+        self._platform, self._progress = open_records(settings), Progress()
         self._stop_signal = StopSignal(time.monotonic)
         self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
         self._drains_without_dedupe = _drains_without_dedupe(settings)
@@ -130,6 +131,7 @@ class StoreWork:
             self._dead_letter_list.find,
             partial(read_admin_port, settings.admin_listen),
             self._pool,
+            self._platform,
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
 
