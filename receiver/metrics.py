@@ -67,6 +67,9 @@ MetricName = Literal[
     "store_inserts",
     "store_spans",
     "store_troubles",
+    "webhooks",
+    "webhooks_applied",
+    "webhooks_waiting",
 ]
 
 
@@ -226,6 +229,20 @@ METRICS: dict[MetricName, Spec] = {
     "store_inserts": Spec("counter", "INSERTs sent."),
     "store_spans": Spec("counter", "Spans that the store holds, confirmed by a count."),
     "store_troubles": Spec("counter", "Errors of the store, by kind.", ("fault",)),
+    "webhooks": Spec(
+        "counter",
+        "Requests at the path of webhooks by the status of their answer. Investigate anything but 200.",
+        ("status",),
+    ),
+    "webhooks_applied": Spec(
+        "counter",
+        "Webhooks that took effect (`applied`), changed nothing (`unchanged`), have a type or content that "
+        "the receiver does not know (`unknown`), or were received before (`duplicate`).",
+        ("outcome",),
+    ),
+    "webhooks_waiting": Spec(
+        "gauge_sum", "Webhooks acknowledged and not yet applied. Rising steadily: see the log."
+    ),
 }
 """Declarations of all metrics. A name that is missing here is an error in mypy and at run time."""
 
