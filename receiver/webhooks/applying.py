@@ -12,7 +12,7 @@ from collections.abc import Callable
 from receiver.errors import place_and_reason
 from receiver.logs import limited
 from receiver.webhooks.changes import Outcome, Records, apply
-from receiver.webhooks.inbox import Inbox, Note
+from receiver.webhooks.inbox import NO_BODY, Inbox, Note
 from receiver.webhooks.webhook import Webhook
 
 
@@ -64,5 +64,5 @@ class Applier:
             received_at_ms=webhook.received_at_ms,
             applied_at_ms=int(self._now_s() * 1_000),
             outcome=outcome,
-            body=webhook.body if outcome == "unknown" else None,
+            body=webhook.body if outcome == "unknown" else NO_BODY,
         )

@@ -40,6 +40,9 @@ NOTES_BYTES_MAX = 64 * MIB
 """Limits on the notes together. Above them the oldest are forgotten early, and a retry is applied again."""
 
 
+NO_BODY = msgspec.Raw(b"null")
+
+
 class Note(msgspec.Struct, frozen=True):
     """A note about an applied webhook."""
 
@@ -50,8 +53,8 @@ class Note(msgspec.Struct, frozen=True):
     applied_at_ms: int
     outcome: str
     """What it changed, or why it changed nothing."""
-    body: msgspec.Raw | None = None
-    """The document of a webhook whose type is unknown; nothing else has its content."""
+    body: msgspec.Raw = NO_BODY
+    """The document of a webhook that was not understood; nothing else has its content."""
 
 
 class Inbox:
@@ -71,7 +74,6 @@ class Inbox:
         """
         make_directories(self._applied, self._files)
         path = self._path_of(webhook)
-        # In this order: the note is written before the file is deleted.
         for known in (path, self._note_path_of(webhook)):
             if self._files.size_bytes(known) is not None:
                 # The process that wrote it may not have synced its name yet.
