@@ -46,6 +46,8 @@ MetricName = Literal[
     "ledger_complete_from_seconds",
     "ledger_losses",
     "ledger_spans",
+    "platform_disabled_days_left",
+    "platform_installations",
     "process_ends_recent",
     "process_restarts",
     "process_up",
@@ -184,6 +186,14 @@ METRICS: dict[MetricName, Spec] = {
         "Spans since the ledger began, by outcome: `received` is the sum of all others, `journal` counts "
         "spans not stored yet. As in `trace-drain ledger`: kept across restarts, seconds old.",
         ("drain", "outcome"),
+    ),
+    "platform_disabled_days_left": Spec(
+        "gauge_sum",
+        "Days until the platform deletes the first disabled installation; 30: none is disabled. Below 30 an "
+        "owner of the team must transfer the integration to a member.",
+    ),
+    "platform_installations": Spec(
+        "gauge_sum", "Installations of the platform's integration. Investigate `disabled`.", ("state",)
     ),
     "process_ends_recent": Spec(
         "gauge_sum",

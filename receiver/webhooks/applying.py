@@ -44,7 +44,8 @@ class Applier:
         self.waiting_count = failed_count
 
     def forget_old(self, remembered_s: float) -> None:
-        """Forget webhooks that were received longer ago than this."""
+        """Forget webhooks that were received longer ago than this, and delete drafts of killed processes."""
+        self._inbox.tidy()
         self._inbox.forget(int((self._now_s() - remembered_s) * 1_000))
 
     def _apply(self, webhook: Webhook) -> Outcome:

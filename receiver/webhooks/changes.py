@@ -44,11 +44,16 @@ class Installations(Protocol):
         """Set the granted scopes; `None`: the platform did not list them."""
 
 
-class Records(msgspec.Struct, frozen=True):
+class Records(Protocol):
     """The records that webhooks change."""
 
-    projects: Projects
-    installations: Installations
+    @property
+    def projects(self) -> Projects:
+        """Return the records of projects."""
+
+    @property
+    def installations(self) -> Installations:
+        """Return the records of installations."""
 
 
 def apply(webhook: Webhook, records: Records) -> Outcome:
@@ -56,9 +61,10 @@ def apply(webhook: Webhook, records: Records) -> Outcome:
     change = _CHANGE_OF.get(webhook.type)
     if change is None:
         return "unknown"
-    document = as_object(msgspec.json.decode(webhook.body))
-    payload = document.get("payload")
-    is_changed = change(records, payload if isinstance(payload, dict) else document, webhook.at_s)
+    document = dict(as_object(msgspec.json.decode(webhook.body)))
+    # The id of the webhook, which is not that of a project.
+    document.pop("id", None)
+    is_changed = change(records, as_object(document.get("payload", document)), webhook.at_s)
     if is_changed is None:
         return "unknown"
     return "applied" if is_changed else "unchanged"

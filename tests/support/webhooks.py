@@ -65,6 +65,7 @@ class RecordsDouble:
         self.states: list[tuple[str, str, float]] = []
         self.scopes: list[tuple[str, list[str] | None]] = []
         self.trouble: list[OSError] = []
+        self.projects = self.installations = self
 
     def created(self, project_id: str, name: str, at_s: float) -> bool:
         self._fail()

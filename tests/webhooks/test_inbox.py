@@ -16,7 +16,6 @@ from receiver.errors import InboxFull
 from receiver.settings import Webhook as Limits
 from receiver.webhooks import inbox as inbox_module
 from receiver.webhooks.applying import Applier
-from receiver.webhooks.changes import Records
 from receiver.webhooks.inbox import Inbox, Note
 from receiver.webhooks.webhook import parse
 from tests.support.memory_disk import Killed, MemoryDisk
@@ -41,7 +40,7 @@ def keep(inbox: Inbox, webhook_id: str, kind: str = "unknown.type", limits: Limi
 
 
 def new_applier(disk: MemoryDisk, records: RecordsDouble, now_s: float = NOW_MS / 1_000) -> Applier:
-    return Applier(Inbox(DATA, disk), Records(records, records), lambda: now_s)
+    return Applier(Inbox(DATA, disk), records, lambda: now_s)
 
 
 def use(disk: MemoryDisk, acknowledged: set[str], records: RecordsDouble, kind: str) -> None:
