@@ -1,4 +1,4 @@
-"""Probe of an installation: one call that changes nothing, and what its answer says about the installation."""
+"""Probe of an installation: one call that changes nothing, and what its answer says."""
 
 from __future__ import annotations
 

@@ -6,13 +6,14 @@ Invariant: spans are received and stored whatever the platform answers.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
 from receiver.installations.lifecycle import LifeCycle
-from receiver.installations.platform_records import PlatformRecords
+from receiver.installations.platform_records import open_records
 from receiver.installations.probe import probe
-from receiver.installations.records import DISABLED_S_MAX
+from receiver.installations.records import DISABLED_S_MAX, State
 from receiver.metrics import Metrics
 from receiver.settings import DAY_S, Settings
 from receiver.store_process.repeating_thread import RepeatingThread
@@ -24,20 +25,24 @@ FORGET_EVERY_S = 3_600.0
 PROBE_EVERY_S = 5.0
 """Interval at which the threads look for work."""
 STOP_S = 1.0
-"""Time to wait for a step that runs when the process stops. A webhook that it does not finish stays waiting."""
-STATES = ("active", "disabled", "deleted", "removed")
+"""Time to wait for a step that runs when the process stops. It loses nothing if it is not finished."""
+STATES: tuple[State, ...] = ("active", "disabled", "deleted", "removed")
 
 
 class PlatformWork:
-    """The threads of the platform, and their metrics."""
+    """The records of the platform, the threads that change them, and their metrics."""
 
-    def __init__(self, settings: Settings, records: PlatformRecords) -> None:
+    def __init__(self, settings: Settings) -> None:
+        """Read the records. Raises `OSError`."""
+        self.records = records = open_records(settings)
         inbox = Inbox(Path(settings.data_dir))
-        self._records = records
         self._applier = Applier(inbox, records, time.time)
+        self._states: Counter[State] = Counter()
+        self._deleted_at_s: list[float] = []
+        """When the platform deletes each installation that is disabled now."""
         remembered_s = settings.platform.webhook.remembered_s
         self._threads = [
-            RepeatingThread("webhooks", self._applier.apply_waiting, APPLY_EVERY_S),
+            RepeatingThread("webhooks", self._apply, APPLY_EVERY_S),
             RepeatingThread("forget", partial(self._applier.forget_old, remembered_s), FORGET_EVERY_S),
         ]
         # Without an address no call is possible.
@@ -60,11 +65,14 @@ class PlatformWork:
         for outcome, count in self._applier.outcomes.copy().items():
             metrics.set("webhooks_applied", count, outcome=outcome)
         metrics.set("webhooks_waiting", self._applier.waiting_count)
-        records = self._records.installations.all()
         for state in STATES:
-            metrics.set(
-                "platform_installations", sum(record.state == state for record in records), state=state
-            )
-        deleted_at_s = [record.deleted_at_s for record in records if record.deleted_at_s is not None]
-        left_s = min(deleted_at_s, default=time.time() + DISABLED_S_MAX) - time.time()
+            metrics.set("platform_installations", self._states[state], state=state)
+        left_s = min((at_s - time.time() for at_s in self._deleted_at_s), default=DISABLED_S_MAX)
         metrics.set("platform_disabled_days_left", max(0.0, left_s / DAY_S))
+
+    def _apply(self) -> None:
+        self._applier.apply_waiting()
+        # In this thread: the event loop must not wait for a record that is being written.
+        installations = self.records.installations.all()
+        self._states = Counter(installation.state for installation in installations)
+        self._deleted_at_s = [at_s for each in installations if (at_s := each.deleted_at_s) is not None]

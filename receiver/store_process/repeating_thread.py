@@ -33,5 +33,7 @@ class RepeatingThread:
             try:
                 self._step()
             except Exception as error:  # noqa: BLE001 - the next step may succeed
-                limited.error(f"thread:{self._name}", "step of a thread failed; it is tried again", exc_info=error)
+                limited.error(
+                    f"thread:{self._name}", "step of a thread failed; it is tried again", exc_info=error
+                )
             self._is_stopping.wait(self._every_s)

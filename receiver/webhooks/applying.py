@@ -28,7 +28,7 @@ class Applier:
         """Webhooks that could not be applied in the last round."""
 
     def apply_waiting(self) -> None:
-        """Apply all waiting webhooks, in the order of their creation. Raises `OSError` if none can be read."""
+        """Apply all waiting webhooks, oldest first. Raises `OSError` if none can be read."""
         failed_count = 0
         for webhook in self._inbox.waiting():
             try:

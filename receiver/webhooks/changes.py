@@ -16,6 +16,8 @@ from receiver.webhooks.webhook import Webhook, as_object
 
 Outcome = Literal["applied", "unchanged", "unknown", "duplicate"]
 
+NAME_CHARS_MAX = 256
+"""Length to which the name of a project is cut."""
 _PROJECT_ID = ("project.id", "projectId", "project", "id")
 _PROJECT_NAME = ("project.name", "projectName", "name")
 _INSTALLATION_ID = ("configuration.id", "configurationId", "configuration", "installationId", "id")
@@ -73,7 +75,7 @@ def apply(webhook: Webhook, records: Records) -> Outcome:
 def _project_created(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
     project_id = _text_at(payload, _PROJECT_ID)
     # A project whose name is unknown is shown by its id.
-    name = _text_at(payload, _PROJECT_NAME)
+    name = _text_at(payload, _PROJECT_NAME)[:NAME_CHARS_MAX]
     return records.projects.created(project_id, name, at_s) if project_id else None
 
 

@@ -44,7 +44,7 @@ class Webhook(msgspec.Struct, frozen=True):
 
     @property
     def at_s(self) -> float:
-        """Time of its creation. Its id adds a part of a millisecond, so that equal times have an order too."""
+        """Time of its creation. Its id adds a part of a millisecond, so that equal times have an order."""
         return (self.created_at_ms + int(self.key[:2], 16) / 256) / 1_000
 
 

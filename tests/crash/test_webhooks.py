@@ -1,4 +1,4 @@
-"""Tests that kill a process, or fail its call, at every system call by which it keeps and applies webhooks."""
+"""Tests that kill a process, or fail its call, at every system call that keeps or applies a webhook."""
 
 from __future__ import annotations
 

@@ -96,7 +96,9 @@ def test_p50_removed_installation_loses_its_token_and_keeps_its_record(disk: Mem
     assert (ended.state, records.installations.token("icfg_a")) == ("removed", "")
     assert records.installations.token("icfg_b") == TOKEN
     assert TOKEN.encode() not in b"".join(
-        bytes(node.now) for node in disk._nodes() if isinstance(node.now, bytearray) and b"icfg_a" in node.now  # noqa: SLF001
+        bytes(node.now)
+        for node in disk._nodes()
+        if isinstance(node.now, bytearray) and b"icfg_a" in node.now  # noqa: SLF001
     )
 
 
@@ -224,7 +226,9 @@ def test_webhook_that_names_no_known_object_is_kept_as_unknown(
     assert records.named + records.removed_projects + records.states + records.scopes == []
 
 
-def test_webhook_whose_record_cannot_be_written_is_applied_later_and_delays_no_other(disk: MemoryDisk) -> None:
+def test_webhook_whose_record_cannot_be_written_is_tried_again_and_delays_no_other(
+    disk: MemoryDisk,
+) -> None:
     records = RecordsDouble()
     records.trouble.append(OSError(28, "No space left on device"))
     inbox = Inbox(Path("/data"), disk)

@@ -1,4 +1,4 @@
-"""Tests of the inbox: an acknowledged webhook survives kills, power failures and disk errors at any moment."""
+"""Tests of the inbox: an acknowledged webhook survives kills, power failures and disk errors."""
 
 from __future__ import annotations
 
@@ -67,22 +67,24 @@ def known_after(disk: MemoryDisk, records: RecordsDouble) -> set[str]:
     return {note.id for note in inbox.notes()}
 
 
+def random_loss(seed: int) -> Callable[[MemoryDisk], None]:
+    random_ = random.Random(seed)
+    return lambda disk: disk.scatter(lambda: random_.random() < 0.5)
+
+
 LOSSES: dict[str, Callable[[MemoryDisk], None]] = {
     "killed": lambda disk: disk.kill(),
     "power failure, unsynced data lost": lambda disk: disk.cut_power(lambda _count: 0),
     "power failure, unsynced data kept": lambda disk: disk.cut_power(lambda count: count),
-    **{
-        f"power failure, random loss {seed}": lambda disk, seed=seed: disk.scatter(
-            lambda random_=random.Random(seed): random_.random() < 0.5
-        )
-        for seed in range(4)
-    },
+    **{f"power failure, random loss {seed}": random_loss(seed) for seed in range(4)},
 }
 
 
 @pytest.mark.fault("kill -9 or power failure at every file operation of webhooks")
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_webhook_that_was_acknowledged_survives_a_crash_at_any_call(loss: Callable[[MemoryDisk], None]) -> None:
+def test_acknowledged_webhook_survives_a_crash_at_any_call(
+    loss: Callable[[MemoryDisk], None],
+) -> None:
     for count in range(1, CALLS_MAX):
         disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
         disk.fail_nth(count, Killed)
@@ -102,8 +104,8 @@ def test_webhook_that_was_acknowledged_survives_a_crash_at_any_call(loss: Callab
 @pytest.mark.fault("ENOSPC or EIO at every file operation of webhooks, once or permanently")
 @pytest.mark.parametrize("is_permanent", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_webhook_that_was_acknowledged_survives_a_disk_error_at_any_call(
-    code: int, is_permanent: bool
+def test_acknowledged_webhook_survives_a_disk_error_at_any_call(
+    code: int, *, is_permanent: bool
 ) -> None:
     for count in range(1, CALLS_MAX):
         disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
