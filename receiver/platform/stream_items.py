@@ -148,6 +148,8 @@ class ArrayReader:
         if sign in b"]}":
             self._depth -= 1
             self._is_complete = self._depth == 0
+            if self._is_complete and sign != b"]":
+                raise NotJson("the answer has an array that does not end with a bracket")
             return self._is_complete
         return sign == b","
 
