@@ -31,6 +31,8 @@ from receiver.clock import NOTE_NAME
 from receiver.config.load import Loaded
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
+from receiver.deployment_events.fetcher import EventFetcher
+from receiver.deployment_events.follower import Follower
 from receiver.engine import schema
 from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
@@ -47,7 +49,7 @@ from receiver.model import SegmentId
 from receiver.query import ledger as ledger_query
 from receiver.redelivery.window import Window
 from receiver.rollup.derivation import Closing
-from receiver.settings import Settings
+from receiver.settings import Platform, Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
 from receiver.store_process.operator_routes import operator_application
@@ -132,6 +134,9 @@ class StoreWork:
             self._pool,
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
+        fetcher = EventFetcher(self._store, self._platform, lambda: self._has_tables)
+        self._facts.refresh_events = fetcher.refresh
+        self._follower = Follower(self._store, fetcher, self._platform)
 
     async def serve(self, listen_fd: int, clickhouse_fds: tuple[int, ...]) -> None:
         """Start the writer and serve the API on the inherited sockets. `clickhouse_fds`: none or one."""
@@ -163,6 +168,7 @@ class StoreWork:
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
         self._rollup.start()
+        self._follower.start()
 
     def _spool_space(self) -> SpoolSpace:
         return SpoolSpace(
@@ -222,6 +228,7 @@ class StoreWork:
     async def stop(self) -> None:
         """Close the API, insert sealed segments within the grace period and close the engine."""
         await self._ports.close()
+        await self._follower.close()
         # Before the pool is shut down, because a health check may still come and would submit to it.
         self._ledger_metrics.stop()
         # The rest of the grace period is reserved for closing the engine.
@@ -354,6 +361,9 @@ class StoreWork:
             check=self._check_tables,
             on_replay=self._on_replay,
         )
+
+    def _platform(self) -> Platform:
+        return self._facts.settings.platform
 
     def _closing(self) -> Closing:
         return Closing(int(time.time()), self._settings.store.rollup_closing_age_s)
