@@ -1,7 +1,7 @@
 """Deployment event as a row of its table.
 
-Invariant: the row has the whole event as JSON, with fields and values that this program does not know. The same
-event has the same id at every fetch, whatever the order of its fields.
+Invariant: the row has the whole event as JSON, with fields and values that this program does not know. The
+    same event has the same id at every fetch, whatever the order of its fields.
 """
 
 from __future__ import annotations

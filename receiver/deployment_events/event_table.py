@@ -1,13 +1,13 @@
 """Writes deployment events to their table, each event once.
 
 Before an INSERT the stored events are read, and after it they are read again: an INSERT whose outcome is not
-known, or that the engine lost, is repeated for the missing events only. The deduplication token depends on the
-content, so a repeated INSERT that is still running stores no event twice.
+known, or that the engine lost, is repeated for the missing events only. The deduplication token depends on
+the events, so an INSERT that is repeated while it still runs stores no event twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -29,10 +29,12 @@ WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}}
 
 
 def store_events(
-    store: Store, project: str, deployment: str, events: Sequence[Event], fetched_ms: int
+    store: Store, project: str, deployment: str, events: Iterable[Event], fetched_ms: int
 ) -> int:
     """Store the events that are not stored yet. Returns their number. Raises `StoreTrouble`."""
-    rows = {row["EventId"]: row for event in events for row in [row_of(event, project, deployment, fetched_ms)]}
+    rows = {
+        row["EventId"]: row for event in events for row in [row_of(event, project, deployment, fetched_ms)]
+    }
     # Sorted, so that the same events make the same blocks.
     ordered = sorted(rows.values(), key=lambda row: (row["Created"], row["EventId"]))
     return sum(_store(store, ordered[at : at + ROWS_MAX]) for at in range(0, len(ordered), ROWS_MAX))

@@ -1,7 +1,7 @@
-"""Follows the events of live deployments: those that send spans, and those that are built while a page is open.
+"""Follows the events of live deployments: those that send spans, and those whose build a reader watches.
 
-Invariant: at most `platform.events.followed_max` deployments are followed. A failing deployment is tried again
-at growing intervals.
+Invariant: at most `platform.events.followed_max` deployments are followed. A failing deployment is tried
+    again at growing intervals.
 """
 
 from __future__ import annotations

@@ -120,9 +120,7 @@ class ClickHouseStore(SqlStore):
         }
         self._insert_body(parameters, BytesIO(lines), {"Content-Length": str(len(lines))})
 
-    def _insert_body(
-        self, parameters: Mapping[str, str], body: BinaryIO, headers: Mapping[str, str]
-    ) -> int:
+    def _insert_body(self, parameters: Mapping[str, str], body: BinaryIO, headers: Mapping[str, str]) -> int:
         """Send an INSERT with its rows. Returns the number of rows that the server read."""
         with self._client() as client:
             answer = post(

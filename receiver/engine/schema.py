@@ -125,7 +125,7 @@ def emit(
     ]
 
 
-def apply(
+def apply(  # noqa: PLR0913 - the tables, and both retentions
     store: Store,
     sources: Sequence[tuple[str, str]],
     retention_days: int,
@@ -352,7 +352,9 @@ def _set_event_retention(store: Store, days: int) -> list[str]:
 
 
 def _modify_ttl(store: Store, table: str, column: str, days: int, extra: str = "") -> None:
-    change = f"MODIFY TTL toDateTime({column}, 'UTC') + INTERVAL {days:d} DAY{extra}" if days else "REMOVE TTL"
+    change = (
+        f"MODIFY TTL toDateTime({column}, 'UTC') + INTERVAL {days:d} DAY{extra}" if days else "REMOVE TTL"
+    )
     store.command(f"ALTER TABLE {table} {change} SETTINGS materialize_ttl_after_modify = 0")
 
 

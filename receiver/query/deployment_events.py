@@ -16,7 +16,7 @@ from receiver.query.question import Asked, Parameter
 EVENTS_DEFAULT = 1_000
 EVENTS_MAX = 100_000
 TEXT_CHARS_MAX = 4_096
-"""Length at which the text of an event is cut; the parameter `event` returns the whole event."""
+"""Length at which each text of an event is cut; the parameter `event` returns the whole event."""
 KINDS: Final = ("build", "state", "request", "error")
 """What an event is about. `error` has events of the other kinds: failed requests, and errors of a build."""
 _KIND_TYPE: Final[Schema] = {"type": "string", "enum": list(KINDS)}
@@ -43,24 +43,30 @@ _IS_ERROR: Final = r"""
     OR Type = 'stderr' AND (RequestId != '' OR match(Text, '(?i)\\b(error|fatal|failed|exception|panic)\\b'))
 )
 """
+
+
+def _cut(text: str) -> str:
+    return f"if(lengthUTF8({text}) > {TEXT_CHARS_MAX}, concat(substringUTF8({text}, 1, {TEXT_CHARS_MAX}), '…'), {text})"
+
+
 _EVENTS: Final = f"""
 SELECT
     EventId AS id,
     concat(replaceOne(toString(Created), ' ', 'T'), 'Z') AS time,
     ProjectId AS project,
     {_KIND} AS kind,
-    Type AS type,
+    {_cut("toString(Type)")} AS type,
     toBool({_IS_ERROR}) AS is_error,
-    if(lengthUTF8(Text) > {TEXT_CHARS_MAX}, concat(substringUTF8(Text, 1, {TEXT_CHARS_MAX}), '…'), Text) AS text,
-    ReadyState AS ready_state,
-    StepName AS step_name,
-    Step AS step,
+    {_cut("Text")} AS text,
+    {_cut("toString(ReadyState)")} AS ready_state,
+    {_cut("StepName")} AS step_name,
+    {_cut("Step")} AS step,
     StatusCode AS status_code,
-    RequestId AS request_id,
-    PlatformId AS platform_id,
-    RequestMethod AS method,
-    RequestHost AS host,
-    RequestPath AS path,
+    {_cut("RequestId")} AS request_id,
+    {_cut("PlatformId")} AS platform_id,
+    {_cut("RequestMethod")} AS method,
+    {_cut("RequestHost")} AS host,
+    {_cut("RequestPath")} AS path,
     if({{event:String}} = '', '', Event) AS event
 FROM {DEPLOYMENT_EVENTS}
 WHERE DeploymentId = {{deployment:String}}

@@ -31,8 +31,6 @@ from receiver.clock import NOTE_NAME
 from receiver.config.load import Loaded
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
-from receiver.deployment_events.fetcher import EventFetcher
-from receiver.deployment_events.follower import Follower
 from receiver.engine import schema
 from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
@@ -49,7 +47,8 @@ from receiver.model import SegmentId
 from receiver.query import ledger as ledger_query
 from receiver.redelivery.window import Window
 from receiver.rollup.derivation import Closing
-from receiver.settings import Platform, Settings
+from receiver.settings import Settings
+from receiver.store_process.deployment_events import follower_for
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
 from receiver.store_process.operator_routes import operator_application
@@ -134,9 +133,7 @@ class StoreWork:
             self._pool,
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
-        fetcher = EventFetcher(self._store, self._platform, lambda: self._has_tables)
-        self._facts.refresh_events = fetcher.refresh
-        self._follower = Follower(self._store, fetcher, self._platform)
+        self._follower = follower_for(self._store, self._facts, lambda: self._has_tables)
 
     async def serve(self, listen_fd: int, clickhouse_fds: tuple[int, ...]) -> None:
         """Start the writer and serve the API on the inherited sockets. `clickhouse_fds`: none or one."""
@@ -362,17 +359,13 @@ class StoreWork:
             on_replay=self._on_replay,
         )
 
-    def _platform(self) -> Platform:
-        return self._facts.settings.platform
-
     def _closing(self) -> Closing:
         return Closing(int(time.time()), self._settings.store.rollup_closing_age_s)
 
     def _keeps_up(self) -> bool:
         """Return whether the tables exist and no segment waits for the store."""
-        progress = self._progress
-        is_late = progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
-        return self._has_tables and not progress.trouble and not is_late
+        is_late = self._progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
+        return self._has_tables and not self._progress.trouble and not is_late
 
     def _check_tables(self) -> None:
         if not self._has_tables:
@@ -403,6 +396,5 @@ def _drains_without_dedupe(settings: Settings) -> frozenset[str]:
 
 def _newer_segments_text(count: int) -> str:
     """Return the health text for segments of a newer version; empty if there are none."""
-    return (
-        f"{count} segments were written by a newer version; run that version to store them" if count else ""
-    )
+    text = f"{count} segments were written by a newer version; run that version to store them"
+    return text if count else ""

@@ -122,7 +122,9 @@ async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> M
         for row in marked
     ]
     first, last = view.times["since"], view.times["until"]
-    axes = Axes(f"{count(largest)} in {timeline.every}", f"{parsed(first):%m-%d %H:%M}", f"{parsed(last):%m-%d %H:%M}")
+    axes = Axes(
+        f"{count(largest)} in {timeline.every}", f"{parsed(first):%m-%d %H:%M}", f"{parsed(last):%m-%d %H:%M}"
+    )
     return line_chart(f"Requests and failed requests of {deployment}", series, axes, markers)
 
 
@@ -143,5 +145,11 @@ async def _details(view: View, deployment: str) -> Context | None:
     event = view.query.get("event", "")
     if not event:
         return None
-    rows = (await view.source.ask("deployment-events", {**view.times, "deployment": deployment, "event": event})).rows
-    return {**rows[0], "whole": json.dumps(json.loads(rows[0]["event"]), indent=2, ensure_ascii=False)} if rows else None
+    rows = (
+        await view.source.ask("deployment-events", {**view.times, "deployment": deployment, "event": event})
+    ).rows
+    return (
+        {**rows[0], "whole": json.dumps(json.loads(rows[0]["event"]), indent=2, ensure_ascii=False)}
+        if rows
+        else None
+    )

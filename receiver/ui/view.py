@@ -101,7 +101,9 @@ class View:
         """Return the URL of the page of a deployment; empty for an id that is too long for a URL."""
         if not 0 < len(deployment) <= DEPLOYMENT_CHARS_MAX:
             return ""
-        return f"/deployment/{quote(deployment, safe='')}?{urlencode({**self.times, **times}, quote_via=quote)}"
+        return (
+            f"/deployment/{quote(deployment, safe='')}?{urlencode({**self.times, **times}, quote_via=quote)}"
+        )
 
     def page_link(self, path: str) -> str:
         """Return the URL of a page for the same project, deployment and time range. An age stays an age."""

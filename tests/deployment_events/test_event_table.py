@@ -164,7 +164,11 @@ def test_p21_events_are_listed_in_the_order_of_their_timestamps(store: Store) ->
 
     times = [row["time"] for row in listed(store, deployment)]
     assert times == sorted(times)
-    assert [row["text"] for row in listed(store, deployment, kind="build")][-3:] == ["line 3", "line 4", "line 5"]
+    assert [row["text"] for row in listed(store, deployment, kind="build")][-3:] == [
+        "line 3",
+        "line 4",
+        "line 5",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -213,9 +217,9 @@ def test_errors_are_failed_requests_and_errors_of_builds(
 
 def test_p23_every_field_of_the_payload_is_kept(store: Store) -> None:
     payload = {
-        **{"deploymentId": "dpl_x", "text": "Compiled", "id": "ev_1", "date": 1, "serial": "2", "created": 3},
+        "deploymentId": "dpl_x", "text": "Compiled", "id": "ev_1", "date": 1, "serial": "2", "created": 3,
         "info": dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), "text"),
-        **{"statusCode": 500, "requestId": "req_1", "proxy": {}},
+        "statusCode": 500, "requestId": "req_1", "proxy": {},
     }
     event, deployment = {"type": "stdout", "created": NOW_MS, "payload": payload}, new_deployment()
     store_events(store, "", deployment, [event], NOW_MS)
@@ -229,8 +233,14 @@ def test_p23_every_field_of_the_payload_is_kept(store: Store) -> None:
 
 
 def test_p24_unknown_fields_and_values_are_kept(store: Store) -> None:
-    event = request_event(1, "req_1", userAgent=["a", "b"], wafAction="a new action", later={"x": [1, None, 2**70]})
-    event = {**event, "new": "field", "payload": {**event["payload"], "other": [True, 1.5, "\0\u202e\x1b[2J"]}}
+    event = request_event(
+        1, "req_1", userAgent=["a", "b"], wafAction="a new action", later={"x": [1, None, 2**70]}
+    )
+    event = {
+        **event,
+        "new": "field",
+        "payload": {**event["payload"], "other": [True, 1.5, "\0\u202e\x1b[2J"]},
+    }
     deployment = new_deployment()
     store_events(store, "", deployment, [event], NOW_MS)
 
@@ -250,7 +260,9 @@ ANY_OBJECT = st.dictionaries(st.sampled_from(FIELDS) | st.text(), ANY_JSON, max_
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=ANY_OBJECT, payload=ANY_OBJECT)
-def test_event_of_any_shape_is_kept_as_it_is(store: Store, event: dict[str, Any], payload: dict[str, Any]) -> None:
+def test_event_of_any_shape_is_kept_as_it_is(
+    store: Store, event: dict[str, Any], payload: dict[str, Any]
+) -> None:
     event, deployment = {**event, "payload": payload}, new_deployment()
     store_events(store, "", deployment, [event], NOW_MS)
 
