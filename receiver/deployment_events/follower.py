@@ -80,10 +80,11 @@ class Follower:
 
     async def _round(self) -> None:
         live = await self._live()
+        self._left_out = {each: rounds for each, rounds in self._left_out.items() if each in live}
         for deployment in self._followed.keys() - live:
             self._followed[deployment].cancel()
         for deployment in live:
-            if deployment not in self._followed and not self._waits(deployment):
+            if deployment not in self._followed and not self.waits(deployment):
                 task = asyncio.create_task(self._follow(deployment))
                 self._followed[deployment] = task
                 task.add_done_callback(partial(self._ended, deployment))
@@ -103,17 +104,22 @@ class Follower:
             sending = []
         return list(dict.fromkeys((*self._fetcher.opened(OPENED_S), *sending)))[:count_max]
 
-    def _waits(self, deployment: str) -> bool:
-        rounds, next_rounds = self._left_out.get(deployment, (0, 0))
+    def waits(self, deployment: str) -> bool:
+        """Count a round, and return whether a failing deployment is left out in it."""
+        rounds, next_rounds = self._left_out.get(deployment, (0, 1))
         if rounds:
             self._left_out[deployment] = (rounds - 1, next_rounds)
         return bool(rounds)
 
-    def _ended(self, deployment: str, task: asyncio.Task[None]) -> None:
-        del self._followed[deployment]
+    def end_of(self, deployment: str, *, is_failed: bool) -> None:
+        """Leave a failing deployment out for twice as many rounds as the last time."""
         _, rounds = self._left_out.pop(deployment, (0, 1))
-        if not task.cancelled() and self._fetcher.progress_of(deployment).failure:
+        if is_failed:
             self._left_out[deployment] = (rounds, min(rounds * 2, ROUNDS_MAX))
+
+    def _ended(self, deployment: str, _task: asyncio.Task[None]) -> None:
+        del self._followed[deployment]
+        self.end_of(deployment, is_failed=bool(self._fetcher.progress_of(deployment).failure))
 
     async def _follow(self, deployment: str) -> None:
         now_s = time.time()
