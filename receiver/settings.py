@@ -364,6 +364,23 @@ class Webhook(Frozen, frozen=True):
     """Days from the removal of a project until its spans are due for deletion by an operator."""
 
 
+class PlatformEvents(Frozen, frozen=True):
+    """Events of deployments: what is fetched from the platform's API, and how long it is kept."""
+
+    retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the fetch until events are deleted; 0: never."""
+    followed_max: Annotated[int, Range(0, 64)] = 4
+    """Maximum number of live deployments whose events are followed. 0: events are fetched for pages only."""
+    request_attributes: Annotated[tuple[Annotated[str, Range(1, 1_024)], ...], Range(0, 16)] = (
+        "platform.requestId",
+        "platform.id",
+        "http.request.header.x-request-id",
+        "http.response.header.x-request-id",
+        "faas.invocation_id",
+    )
+    """Attributes of spans whose value is the id of a request in events: their `requestId` or `platformId`."""
+
+
 class Platform(Frozen, frozen=True):
     """The hosting platform whose deployments are traced: its API and its gateway to language models."""
 
@@ -395,6 +412,7 @@ class Platform(Frozen, frozen=True):
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
     webhook: Webhook = Webhook()
+    events: PlatformEvents = PlatformEvents()
 
 
 class Settings(Frozen, frozen=True):

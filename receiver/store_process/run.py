@@ -48,6 +48,7 @@ from receiver.query import ledger as ledger_query
 from receiver.redelivery.window import Window
 from receiver.rollup.derivation import Closing
 from receiver.settings import Settings
+from receiver.store_process.deployment_events import follower_for
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import newer_segments_text, report
 from receiver.store_process.operator_routes import operator_application
@@ -134,6 +135,7 @@ class StoreWork:
             self._platform.records,
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
+        self._follower = follower_for(self._store, self._facts, lambda: self._has_tables)
 
     async def serve(self, listen_fd: int, clickhouse_fds: tuple[int, ...]) -> None:
         """Start the writer and serve the API on the inherited sockets. `clickhouse_fds`: none or one."""
@@ -166,6 +168,7 @@ class StoreWork:
         self._thread.start()
         self._rollup.start()
         self._platform.start()
+        self._follower.start()
 
     def _spool_space(self) -> SpoolSpace:
         return SpoolSpace(
@@ -226,6 +229,7 @@ class StoreWork:
     async def stop(self) -> None:
         """Close the API, insert sealed segments within the grace period and close the engine."""
         await self._ports.close()
+        await self._follower.close()
         # Before the pool is shut down, because a health check may still come and would submit to it.
         self._ledger_metrics.stop()
         # The rest of the grace period is reserved for closing the engine.
@@ -365,9 +369,8 @@ class StoreWork:
 
     def _keeps_up(self) -> bool:
         """Return whether the tables exist and no segment waits for the store."""
-        progress = self._progress
-        is_late = progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
-        return self._has_tables and not progress.trouble and not is_late
+        is_late = self._progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
+        return self._has_tables and not self._progress.trouble and not is_late
 
     def _check_tables(self) -> None:
         if not self._has_tables:
