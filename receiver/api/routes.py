@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -209,13 +209,19 @@ class Api:
 
     @asynccontextmanager
     async def stream(
-        self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
+        self,
+        request: web.Request,
+        queue: QueryQueue,
+        query: Callable[[], Iterator[bytes]],
+        projects: Sequence[str] | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
 
-        The query reads only spans of the caller's projects, whatever its statements are.
+        The query reads only spans of the caller's projects, whatever its statements are. `projects`: some of
+        them; the query then reads only these.
         """
-        caller, filters = network_of(request.remote), table_filters(request[CALLER].projects)
+        limit = request[CALLER].projects if projects is None else projects
+        caller, filters = network_of(request.remote), table_filters(limit)
 
         def is_abandoned() -> bool:
             return request.transport is None or request.transport.is_closing()

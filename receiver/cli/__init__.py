@@ -28,6 +28,7 @@ VERBS = {
     "dead": "List, show, replay and drop dead letters.",
     "errors": "List errors by service, type and message.",
     "deployments": "List the deployments that sent spans.",
+    "explain": "Explain a trace by a language model, through the gateway of the platform.",
     "export": "Write all spans that match a filter into a file.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
     "ledger": "Print the number of received spans by outcome, and compare it with the table.",

@@ -8,11 +8,14 @@ from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource
+from receiver.explain.explainer import Explainer
+from receiver.explain.routes import ExplainRoutes
 from receiver.jaeger.routes import JaegerRoutes
 from receiver.mcp.endpoint import McpRoutes
 from receiver.tempo.routes import TempoRoutes
 from receiver.ui.dead_letter_forms import DeadLetterForms
 from receiver.ui.error_pages import ErrorPages
+from receiver.ui.explain_form import ExplainForm
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.login import Login
 from receiver.ui.site import Site
@@ -26,10 +29,13 @@ def operator_application(
     def source_for(request: web.Request) -> ApiSource:
         return ApiSource(api, request)
 
+    explainer, site = Explainer(lambda: facts.loaded.settings.platform), Site(source_for, facts)
     application = api.application(
         dead_letters,
         rollup,
-        Site(source_for, facts),
+        site,
+        ExplainForm(site, explainer),
+        ExplainRoutes(source_for, explainer),
         DeadLetterForms(dead_letters, facts.results),
         Login(),
         McpRoutes(source_for),

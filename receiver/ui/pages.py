@@ -10,6 +10,7 @@ from receiver.ui import (
     connect,
     dead_letter,
     errors,
+    explanation,
     overview,
     receiver,
     search,
@@ -44,6 +45,15 @@ _ALL: Final = (
     ),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
     Page(
+        "explanation",
+        "/trace/{id}/explain",
+        "Explain",
+        "What happened in this trace?",
+        explanation.build,
+        is_live=True,
+        role="operator",
+    ),
+    Page(
         "trace_comparison",
         "/trace/{id}/with/{other}",
         "Two traces",
@@ -54,7 +64,7 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "trace_comparison"}
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "explanation", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(

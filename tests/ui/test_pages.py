@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
@@ -242,6 +242,9 @@ class FakeSource:
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None
+
+    def within(self, _projects: Sequence[str]) -> FakeSource:
+        return self
 
     allows_sql = False
 
