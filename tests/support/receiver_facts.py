@@ -11,7 +11,7 @@ from receiver.config.load import DEFAULT_DRAIN, Loaded
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.query.ledger import Line
-from receiver.settings import Settings
+from receiver.settings import Platform, Settings
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.receiver import OUTCOMES
 from receiver.writer.progress import Progress
@@ -30,10 +30,10 @@ def ledger_line(drain: str, **spans: int) -> Line:
     return msgspec.convert(fields, Line)
 
 
-def facts_of(directory: Path, pool: ThreadPoolExecutor) -> ReceiverFacts:
+def facts_of(directory: Path, pool: ThreadPoolExecutor, platform: Platform | None = None) -> ReceiverFacts:
     """Return facts about a receiver that has received nothing."""
     dead_letters = DeadLetterList(directory)
-    settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,))
+    settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,), platform=platform or Platform())
     return ReceiverFacts(
         Loaded(settings, {}, ()),
         Progress(),
