@@ -369,7 +369,7 @@ REDACTED_PATTERNS = (
     "(AKIA|ASIA)[0-9A-Z]{16}",
     "(sk|pk|rk|ghp|gho|ghs|glpat|xox[a-z])[-_][a-z0-9_-]{16}",
 )
-"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, forms of known keys."""
+"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, known keys."""
 
 
 class Explain(Frozen, frozen=True):
@@ -388,7 +388,7 @@ class Explain(Frozen, frozen=True):
     output_price: Price | None = None
     """Price of a million tokens of answers."""
     redact_keys: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_KEYS
-    """Regular expressions for keys of attributes whose values are never sent. docs/platform.md has the syntax."""
+    """Regular expressions for keys of attributes whose values are never sent: docs/platform.md."""
     redact_patterns: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_PATTERNS
     """Regular expressions for texts. A text in which one is found is never sent, not even in part."""
 

@@ -11,18 +11,21 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from receiver.api.query_queue import CallerBusy, QueueFull
 from receiver.api.spool import ClientTooSlow
 from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.errors import (
     ANSWER_OF,
     RETRY_AFTER_S,
+    CallerBusy,
     DeadLetterConflict,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
+    NoSuchTrace,
+    NotConfigured,
+    QueueFull,
     ReceiverError,
     StoreTrouble,
 )
@@ -47,10 +50,6 @@ class Forbidden(ReceiverError):  # noqa: N818 - a verdict
     """The role of the caller does not allow the request."""
 
 
-class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
-    """No span of the trace is stored."""
-
-
 STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     InvalidFilter: HTTPStatus.BAD_REQUEST,
@@ -61,6 +60,7 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     NoSuchTrace: HTTPStatus.NOT_FOUND,
     NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
     DeadLetterConflict: HTTPStatus.CONFLICT,
+    NotConfigured: HTTPStatus.CONFLICT,
     CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
     QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,

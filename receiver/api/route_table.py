@@ -94,14 +94,14 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         "previewExplanation",
         "What an explanation of the trace would send to a language model, byte for byte, and its cost.",
         (_TRACE_ID,),
-        errors=(*BY_QUERY, HTTPStatus.NOT_FOUND),
+        errors=(*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     ),
     ("post", "/api/v1/traces/{id}/explain"): Route(
         "explainTrace",
         "Send the trace to the language model of the settings: a line per request, call, sentence and end.",
         (_TRACE_ID,),
         (JSON_LINES,),
-        (*BY_QUERY, HTTPStatus.NOT_FOUND),
+        (*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     ),
     ("get", "/api/v1/export"): Route(
         "export",

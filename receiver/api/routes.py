@@ -38,7 +38,7 @@ from receiver.api.access import ACCESS, CALLER, Access, log_changes, requires
 from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
-from receiver.api.problems import NoSuchTrace, map_errors
+from receiver.api.problems import map_errors
 from receiver.api.query_queue import QueryQueue, Queues, default_queues
 from receiver.api.responses import (
     JSON,
@@ -55,6 +55,7 @@ from receiver.api.sql import audited, first_piece, sql_answer, statement_of
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.store import Store
+from receiver.errors import NoSuchTrace
 from receiver.http.origin import OriginCheck
 from receiver.http.peer import network_of
 from receiver.query.counts import counts, parse_counts

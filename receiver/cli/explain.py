@@ -68,8 +68,8 @@ def preview_text(preview: Mapping[str, Any]) -> str:
 def shown(events: Iterable[Row], *, show_sent: bool = False) -> Iterator[str]:
     """Yield the text of an answer. Raises `CommandFailed` if it was cut; what precedes is no answer."""
     for event in events:
-        if said := event.get("said"):
-            yield sentence_text(said)
+        if stated := event.get("stated"):
+            yield sentence_text(stated)
         elif (sent := event.get("sent")) and show_sent:
             click.echo(json.dumps(sent["added"], indent=2), err=True)
         elif called := event.get("called"):
@@ -85,10 +85,10 @@ def shown(events: Iterable[Row], *, show_sent: bool = False) -> Iterator[str]:
                 )
 
 
-def sentence_text(said: Mapping[str, Any]) -> str:
+def sentence_text(stated: Mapping[str, Any]) -> str:
     """Return a sentence. A mark follows a sentence that names a span that the trace does not have."""
-    text = "".join(f"[span:{part['text']}]" if part["is_span"] else part["text"] for part in said["parts"])
-    unknown = [part["text"] for part in said["parts"] if part["is_span"] and not part["is_known"]]
+    text = "".join(f"[span:{part['text']}]" if part["is_span"] else part["text"] for part in stated["parts"])
+    unknown = [part["text"] for part in stated["parts"] if part["is_span"] and not part["is_known"]]
     if not unknown:
         return printable(text)
     body = text.rstrip()

@@ -42,8 +42,8 @@ ChatStream = Callable[[ChatRequest], AsyncGenerator[Fragment, None]]
 """Sends a request to the gateway. Raises `PlatformError` unless the answer is whole."""
 
 
-class Stopped(ReceiverError):  # noqa: N818 - a verdict
-    """The explanation cannot go on. The text says why."""
+class NoAnswer(ReceiverError):  # noqa: N818 - a verdict
+    """The model gave no whole answer. The text says why."""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Called(msgspec.Struct, frozen=True):
     """Length of the result."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class Stated(msgspec.Struct, frozen=True):
     """A sentence of the answer."""
 
     parts: Sequence[Any]
@@ -87,7 +87,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     sent: Sent | None = None
     called: Called | None = None
-    said: Said | None = None
+    stated: Stated | None = None
     ended: Ended | None = None
 
 
@@ -114,10 +114,10 @@ class Conversation:
                 async for event in events:
                     yield event
         # The gateway failed, or a limit was reached: what arrived is no answer.
-        except (PlatformError, Stopped) as error:
+        except (PlatformError, NoAnswer) as error:
             problem = str(error)
         for sentence in self._sentences.finish():
-            yield _said(sentence)
+            yield _stated(sentence)
         usage = self._usage
         cost = cost_of(self._settings, usage.input_tokens, usage.output_tokens)
         outcome: Outcome = "cut" if problem else "complete"
@@ -138,7 +138,7 @@ class Conversation:
                 return
             async for event in self._called(completion):
                 yield event
-        raise Stopped(f"the model asked for tools in each of {ROUNDS_MAX} rounds and did not answer")
+        raise NoAnswer(f"the model asked for tools in each of {ROUNDS_MAX} rounds and did not answer")
 
     async def _answered(self, answer: Assembly) -> AsyncGenerator[Event, None]:
         """Send the request and yield the sentences of its answer."""
@@ -150,17 +150,17 @@ class Conversation:
                     counted = fragment.usage or counted
                     self._take(fragment)
                     for sentence in self._sentences.add(fragment.text):
-                        yield _said(sentence)
+                        yield _stated(sentence)
         finally:
             # Also for an answer that was cut: it costs money, too.
             self._add_usage(counted, left_before - self._characters_left)
 
     def _take(self, fragment: Fragment) -> None:
-        """Count the characters of a fragment. Raises `Stopped` at the limit."""
+        """Count the characters of a fragment. Raises `NoAnswer` at the limit."""
         arguments = sum(len(call.arguments) for call in fragment.tool_calls)
         self._characters_left -= len(fragment.text) + arguments
         if self._characters_left < 0:
-            raise Stopped(f"the answer is longer than {ANSWER_CHARACTERS_MAX} characters")
+            raise NoAnswer(f"the answer is longer than {ANSWER_CHARACTERS_MAX} characters")
 
     async def _called(self, completion: Completion) -> AsyncGenerator[Event, None]:
         """Add the calls of a completion and their results to the next request."""
@@ -176,10 +176,10 @@ class Conversation:
         self._request = msgspec.structs.replace(self._request, messages=(*self._request.messages, message))
 
     def _count(self, number: int, added: Sequence[Message]) -> Sent:
-        """Return the event of the next request. Raises `Stopped` if the budget has no room for it."""
+        """Return the event of the next request. Raises `NoAnswer` if the budget has no room for it."""
         tokens = tokens_of(self._request)
         if self._sent_tokens + tokens > self._settings.tokens_max:
-            raise Stopped(f"the next request would exceed the budget of {self._settings.tokens_max} tokens")
+            raise NoAnswer(f"the next request would exceed the budget of {self._settings.tokens_max} tokens")
         self._sent_tokens += tokens
         return Sent(number, len(body_of(self._request)), tokens, added)
 
@@ -208,12 +208,12 @@ class Conversation:
 
 
 def _require_whole(completion: Completion) -> None:
-    """Raise `Stopped` if the gateway ended the answer before the model did."""
+    """Raise `NoAnswer` if the gateway ended the answer before the model did."""
     if cause := CUT_REASONS.get(completion.finish_reason or ""):
-        raise Stopped(cause)
+        raise NoAnswer(cause)
     if not completion.text.strip():
-        raise Stopped("the model answered without text")
+        raise NoAnswer("the model answered without text")
 
 
-def _said(sentence: Sentence) -> Event:
-    return Event(said=Said([part._asdict() for part in sentence.parts], sentence.is_refuted))
+def _stated(sentence: Sentence) -> Event:
+    return Event(stated=Stated([part._asdict() for part in sentence.parts], sentence.is_refuted))

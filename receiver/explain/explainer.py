@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from receiver.api.query_queue import CallerBusy, QueueFull
 from receiver.api.source import LimitableSource
+from receiver.errors import CallerBusy, QueueFull
 from receiver.explain.conversation import ChatStream, Conversation, Event
 from receiver.explain.prices import Preview, preview_of
 from receiver.explain.request import prepare
@@ -50,7 +50,7 @@ class Explainer:
         """Names of the callers."""
 
     async def preview(self, source: LimitableSource, trace_id: str) -> Preview:
-        """Return what would be sent. Raises `NoSuchTrace`, or `NotAllowed` if explanations are off."""
+        """Return what would be sent. Raises `NoSuchTrace`, or `NotConfigured` if explanations are off."""
         settings = self._settings()
         return preview_of(await prepare(source, settings, trace_id), settings)
 

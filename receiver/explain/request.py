@@ -11,9 +11,8 @@ from base64 import b64encode
 from collections import Counter
 from typing import Final, NamedTuple
 
-from receiver.api.problems import NoSuchTrace
 from receiver.api.source import LimitableSource, Row
-from receiver.errors import NotAllowed
+from receiver.errors import NoSuchTrace, NotConfigured
 from receiver.explain.image import ROWS_MAX, waterfall
 from receiver.explain.redaction import Redactor
 from receiver.explain.toolbox import Subject, Toolbox
@@ -63,9 +62,9 @@ def missing_settings(settings: Platform) -> list[str]:
 
 
 async def prepare(source: LimitableSource, settings: Platform, trace_id: str) -> Prepared:
-    """Return the first request about a trace. Raises `NoSuchTrace`, or `NotAllowed` if the feature is off."""
+    """Return the first request about a trace. Raises `NoSuchTrace`, or `NotConfigured` without settings."""
     if missing := missing_settings(settings):
-        raise NotAllowed(f"explanations are off; expected the settings {', '.join(missing)}")
+        raise NotConfigured(f"explanations are off; expected the settings {', '.join(missing)}")
     plain = normalized_trace_id(trace_id)
     stored = await source.outline(plain)
     if not stored:
@@ -88,7 +87,7 @@ async def prepare(source: LimitableSource, settings: Platform, trace_id: str) ->
     try:
         body_of(request)
     except InvalidCall as error:
-        raise NotAllowed(f"explanations are off; {error}") from error
+        raise NotConfigured(f"explanations are off: {error}") from error
     return Prepared(request, toolbox, frozenset(span.row["SpanId"] for span in trace.spans), len(image))
 
 

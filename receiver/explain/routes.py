@@ -13,13 +13,13 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
 from receiver.api.dead_letters import require_json_content_type
 from receiver.api.lines import JSON_LINES, StreamedAnswer, end_line
 from receiver.api.query_queue import CLIENT_CHECK_S
-from receiver.api.responses import send, whole_json
+from receiver.api.responses import JSON, send, whole_json
 from receiver.api.source import LimitableSource
 from receiver.explain.conversation import Event
 from receiver.explain.explainer import Explainer
@@ -46,6 +46,8 @@ class ExplainRoutes:
     @requires("operator", within_projects=True)
     async def _preview(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
+        if request.method == hdrs.METH_HEAD:
+            return web.Response(headers={hdrs.CONTENT_TYPE: JSON})
         preview = await self._explainer.preview(self._source_for(request), request.match_info["id"])
         return whole_json(HTTPStatus.OK, preview)
 

@@ -18,8 +18,11 @@ from receiver.api.page import page
 from receiver.api.rollup import RollupRoutes
 from receiver.api.route_table import ROUTES
 from receiver.api.routes import Api
+from receiver.api.source import ApiSource
 from receiver.api.spool import SpoolSpace
 from receiver.errors import Refused
+from receiver.explain.explainer import Explainer
+from receiver.explain.routes import ExplainRoutes
 from receiver.http.protocol import PROBLEM
 from receiver.query.counts import parse_counts
 from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
@@ -28,6 +31,7 @@ from receiver.query.question import Question
 from receiver.query.questions import QUESTIONS
 from receiver.query.raw_sql.statement import parse_sql
 from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
+from receiver.settings import Platform
 from tests.support.fake_clickhouse import MemoryStore
 
 UNDESCRIBED = {("GET", "/docs")}
@@ -38,7 +42,8 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        application = api.application(dead_letters, rollup)
+        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
+        application = api.application(dead_letters, rollup, explain)
     return {
         (route.method, route.resource.canonical)
         for route in application.router.routes()

@@ -167,7 +167,10 @@ def headers() -> Headers:
 
 
 def streamed(
-    *deltas: Json, usage: tuple[int, int] | None = None, reason: str = "stop", **more: Any
+    *deltas: Json,
+    usage: tuple[int, int] | None = None,
+    reason: str = "stop",
+    **more: Any,  # noqa: ANN401 - any part of an answer
 ) -> Answer:
     """Return a streamed answer of the gateway."""
     chunks: list[Json] = [{"choices": [{"delta": delta}]} for delta in deltas]
@@ -200,7 +203,7 @@ def calling(*calls: tuple[str, object], **more: Any) -> Answer:  # noqa: ANN401 
 
 def text_of(events: list[Json]) -> str:
     """Return the answer as text."""
-    return "".join(part["text"] for event in events if "said" in event for part in event["said"]["parts"])
+    return "".join(part["text"] for event in events if "stated" in event for part in event["stated"]["parts"])
 
 
 def ended(events: list[Json]) -> Json:

@@ -46,7 +46,7 @@ async def test_answer_is_streamed_as_sentences_with_their_spans(start: Start) ->
 
     events = await receiver.explained()
 
-    sentences = [event["said"] for event in events if "said" in event]
+    sentences = [event["stated"] for event in events if "stated" in event]
     assert [sentence["parts"][1] for sentence in sentences] == [
         {"text": QUERY, "is_span": True, "is_known": True},
         {"text": ROOT, "is_span": True, "is_known": True},
@@ -62,7 +62,7 @@ async def test_answer_is_streamed_as_sentences_with_their_spans(start: Start) ->
 async def test_sentence_about_a_span_that_does_not_exist_is_refuted(start: Start) -> None:
     receiver = await start(spoken(f"It was slow [span:{ROOT}]. The cache was down [span:{MISSING}]."))
 
-    sentences = [event["said"] for event in await receiver.explained() if "said" in event]
+    sentences = [event["stated"] for event in await receiver.explained() if "stated" in event]
 
     assert [sentence["is_refuted"] for sentence in sentences] == [False, True]
 
@@ -344,7 +344,7 @@ async def test_nothing_is_sent_until_the_settings_are_set(start: Start, missing:
 
     for method in ("GET", "POST"):
         answer = await receiver.client.request(method, path_of(TRACE), json={}, headers=headers())
-        assert answer.status == 403
+        assert answer.status == 409
         assert name in await answer.text()
     assert receiver.gateway.received == []
 
@@ -411,7 +411,7 @@ async def test_client_that_leaves_cancels_the_request_to_the_gateway(start: Star
         answer = await receiver.client.post(path_of(TRACE), json={}, headers=headers())
         assert b"sent" in await answer.content.readline()
         answer.close()
-        while not any(line["event"] == "explanation ended" for line in logged):
+        while not any(line["event"] == "explanation ended" for line in logged):  # noqa: ASYNC110 - a list
             await asyncio.sleep(0.05)
 
     (line,) = [line for line in logged if line["event"] == "explanation ended"]

@@ -49,7 +49,7 @@ class NoStore(MemoryStore):
 
 
 @asynccontextmanager
-async def receiver_with(
+async def receiver_with(  # noqa: PLR0913 - the parts of a receiver
     directory: Path,
     access: Access = USERS,
     token: str = "",

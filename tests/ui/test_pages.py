@@ -11,9 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from receiver.api.query_queue import CallerBusy
 from receiver.api.source import Answer, Row, SqlAnswer
-from receiver.errors import MalformedBody, StoreTrouble
+from receiver.errors import CallerBusy, MalformedBody, StoreTrouble
 from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES

@@ -42,7 +42,7 @@ const show = {
   called({ name, arguments: given }) {
     sent.append(element("li", "", "The model called ", element("code", "", name), " with ", element("code", "", given)));
   },
-  said({ parts, is_refuted: isRefuted }) {
+  stated({ parts, is_refuted: isRefuted }) {
     answer.append(element(isRefuted ? "del" : "span", "", ...parts.map(partOf)));
     outcome.textContent = "The model answers.";
   },
