@@ -105,6 +105,19 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         (JSON_LINES,),
         BY_QUERY,
     ),
+    ("get", "/api/v1/traces/{id}/explain"): Route(
+        "previewExplanation",
+        "What an explanation of the trace would send to a language model, byte for byte, and its cost.",
+        (_TRACE_ID,),
+        errors=(*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    ("post", "/api/v1/traces/{id}/explain"): Route(
+        "explainTrace",
+        "Send the trace to the language model of the settings: a line per request, call, sentence and end.",
+        (_TRACE_ID,),
+        (JSON_LINES,),
+        (*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
     ("get", "/api/v1/export"): Route(
         "export",
         "Every stored column of all spans that match, oldest first, without a limit on rows.",

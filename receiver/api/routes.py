@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ from receiver.api.access import ACCESS, CALLER, Access, log_changes, requires
 from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
-from receiver.api.problems import NoSuchTrace, map_errors
+from receiver.api.problems import map_errors
 from receiver.api.query_queue import QueryQueue, Queues, default_queues
 from receiver.api.responses import (
     JSON,
@@ -59,6 +59,7 @@ from receiver.api.sql import audited, first_piece, sql_answer, statement_of
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.store import Store
+from receiver.errors import NoSuchTrace
 from receiver.http.origin import OriginCheck
 from receiver.http.peer import network_of
 from receiver.query.counts import counts, parse_counts
@@ -224,13 +225,19 @@ class Api:
 
     @asynccontextmanager
     async def stream(
-        self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
+        self,
+        request: web.Request,
+        queue: QueryQueue,
+        query: Callable[[], Iterator[bytes]],
+        projects: Sequence[str] | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
 
-        The query reads only spans of the caller's projects, whatever its statements are.
+        The query reads only spans of the caller's projects, whatever its statements are. `projects`: some of
+        them; the query then reads only these.
         """
-        caller, filters = network_of(request.remote), table_filters(request[CALLER].projects)
+        limit = request[CALLER].projects if projects is None else projects
+        caller, filters = network_of(request.remote), table_filters(limit)
 
         def is_abandoned() -> bool:
             return request.transport is None or request.transport.is_closing()

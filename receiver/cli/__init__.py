@@ -29,6 +29,7 @@ VERBS = {
     "errors": "List errors by service, type and message.",
     "deployment-events": "List the build log, changes of state and requests of a deployment.",
     "deployments": "List the deployments that sent spans.",
+    "explain": "Explain a trace by a language model, through the gateway of the platform.",
     "export": "Write all spans that match a filter into a file.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
     "ledger": "Print the number of received spans by outcome, and compare it with the table.",

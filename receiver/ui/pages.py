@@ -11,6 +11,7 @@ from receiver.ui import (
     dead_letter,
     deployment,
     errors,
+    explanation,
     overview,
     platform,
     receiver,
@@ -56,6 +57,15 @@ _ALL: Final = (
     Page("deployment", "/deployment/{id}", "Deployment", "How did this deployment go?", deployment.build),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
     Page(
+        "explanation",
+        "/trace/{id}/explain",
+        "Explain",
+        "What happened in this trace?",
+        explanation.build,
+        is_live=True,
+        role="operator",
+    ),
+    Page(
         "trace_comparison",
         "/trace/{id}/with/{other}",
         "Two traces",
@@ -66,7 +76,7 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison"}
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "explanation", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(
