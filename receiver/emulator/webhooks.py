@@ -1,7 +1,7 @@
 """Webhooks of the emulated platform: signed, sent at least once, in any order, retried for 24 hours.
 
-Invariant: while an installation is disabled, only webhooks of `SENT_WHILE_DISABLED` are sent to it. The others
-wait until it is active again, or their 24 hours are over.
+Invariant: while an installation is disabled, only webhooks of `SENT_WHILE_DISABLED` are sent to it. The
+others wait until it is active again, or until their 24 hours are over.
 """
 
 from __future__ import annotations
