@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import urlencode
 
+from receiver.durable.files import make_directories, open_or_create, write_durably
 from receiver.emulator.shop import RELEASE_A, RELEASE_B
 from receiver.emulator.shop_traffic import WEB_PROJECT
 
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--history-s", type=int, default=3_600, help="past time with requests [3600]")
     options = parser.parse_args(arguments)
     directory = options.data.absolute() / time.strftime("%Y%m%d-%H%M%S")
-    directory.mkdir(parents=True)
+    make_directories(directory)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with ExitStack() as stack:
@@ -133,7 +135,7 @@ def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[s
         ("Drain", "every check is done, from the first request to the stored span", "/connect"),
         ("Compare", verdict, f"/compare?{compare}"),
         ("Trace", "a failed checkout: the red spans are where it failed", f"/trace/{trace_id}"),
-        ("Build log", "its last line says why", f"/deployment/{RELEASE_B.deployment}"),
+        ("Build log", "its last line says why", f"/deployment/{RELEASE_B.deployment}?kind=build"),
         ("Explanation", "choose Send and explain", f"/trace/{trace_id}/explain"),
     ]
     yield f"\nThe demo runs in {directory}. Ctrl-C ends it.\n"
@@ -148,13 +150,12 @@ def _write_config(directory: Path, facts: Json, intake: str, pages: str) -> Path
     files = {}
     for name, secret in {**secrets, "drain_secret": DRAIN_SECRET}.items():
         path = directory / name
-        path.touch(mode=0o600)
-        path.write_text(secret)
+        write_durably(path, secret.encode())
         # Strings of JSON are strings of TOML.
         files[name] = json.dumps(str(path))
     webhooks = urlencode({"webhook_url": f"http://{intake}{WEBHOOK_PATH}"})
     path = directory / "trace-drain.toml"
-    path.write_text(f"""\
+    text = f"""\
 [api]
 sql = true
 
@@ -180,7 +181,8 @@ model = {json.dumps(MODEL)}
 name = "shop"
 signature_header = "x-platform-signature"
 signature_secret_file = {files["drain_secret"]}
-""")
+"""
+    write_durably(path, text.encode())
     return path
 
 
@@ -188,15 +190,17 @@ signature_secret_file = {files["drain_secret"]}
 def _started(name: str, arguments: Sequence[str], directory: Path) -> Iterator[Program]:
     """Run a command of the receiver until the block ends."""
     log = directory / f"{name}.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "receiver.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            # Ctrl-C in a terminal goes to the demo only, which ends the programs in their order.
-            process_group=0,
-        )
+    output = open_or_create(log)
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "receiver.cli", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        # Ctrl-C in a terminal goes to the demo only, which ends the programs in their order.
+        process_group=0,
+    )
+    # The program has its own copy.
+    os.close(output)
     try:
         yield Program(process, log)
     finally:
