@@ -1,4 +1,4 @@
-"""`trace-drain platform …`: calls of the hosting platform and of its gateway to language models."""
+"""`trace-drain platform …`: calls of the hosting platform and its gateway to language models; its emulator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import resource
 import click
 
 from receiver.cli.group import Group
+from receiver.cli.platform_emulate import emulate
 from receiver.cli.platform_events import events
 from receiver.cli.platform_gateway import chat, models
 from receiver.cli.platform_microfrontends import microfrontends
@@ -14,11 +15,11 @@ from receiver.cli.platform_microfrontends import microfrontends
 
 @click.group(cls=Group)
 def platform() -> None:
-    """Call the hosting platform: events of deployments, microfrontends, language models."""
+    """Call the hosting platform (events, microfrontends, language models), or emulate it."""
     # No core dump, which would have the token.
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
-for command in (chat, events, microfrontends, models):
+for command in (chat, emulate, events, microfrontends, models):
     platform.add_command(command)
