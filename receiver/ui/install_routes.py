@@ -10,6 +10,7 @@ Never: sends the token, or a part of the URL other than a checked link, to the b
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -56,7 +57,7 @@ class InstallRoutes:
         platform, query = self._platform(), request.query
         state = query.get("state", "")
         request.app[ACCESS].check_state(request[CALLER], state, platform.redirect_url)
-        redirect = Redirect(query.get("code", ""), state, query.get("configurationId", ""))
+        redirect = Redirect(code_of(query), state, query.get("configurationId", ""))
         installation = await self._installing.complete(platform, redirect)
         log.info("integration installed", name=request[CALLER].name, part=installation.id)
         text = f"The integration is installed as {installation.id}."
@@ -74,6 +75,12 @@ def install_link(platform: Platform, state: str) -> str:
     parts = urlsplit(platform.install_url)
     query = [*parse_qsl(parts.query), ("redirect_uri", platform.redirect_url), ("state", state)]
     return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+def code_of(query: Mapping[str, str]) -> str:
+    """Return the code of the redirect; empty if there is none. The platform does not state its parameter."""
+    similar = [value for name, value in query.items() if "code" in name.lower()]
+    return query.get("code") or (similar[0] if len(similar) == 1 else "")
 
 
 def link_of(text: str) -> str:

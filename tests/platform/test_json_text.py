@@ -105,7 +105,7 @@ def test_size_of_a_line_or_an_element_is_limited(
     monkeypatch.setattr(stream_items, "ITEM_BYTES_MAX", 100)
     allowed = b'"' + b"a" * 98 + b'"'
     sent = allowed + b"\n" if reader is LineReader else b"[" + allowed + b"]"
-    assert reader().feed(sent) == [allowed]
+    assert list(reader().feed(sent)) == [allowed]
     for pieces in ([b'["' + b"a" * 200], [b'["', *[b"a"] * 200], [b'["' + b"a" * 200 + b'"]\n']):
         with pytest.raises(errors.AnswerTooLarge, match="100 bytes"):
             read_all(reader(), pieces)

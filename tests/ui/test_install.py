@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from receiver.api.access import ACCESS, LOGIN
 from receiver.api.install_state import STATE_S
-from receiver.installations.installing import CODE_CHARS_MAX, SCOPES_MAX, TEXT_CHARS_MAX
+from receiver.installations.installing import CODE_CHARS_MAX
+from receiver.installations.records import SCOPES_MAX, TEXT_CHARS_MAX
 from receiver.settings import Access, Proxy, User
 from tests.support.access import ADMIN, OPERATOR, USERS, VIEWER, Client, receiver_with, session
 from tests.support.installing import HTML, begin, come_back, refusal, shown, stored, token_of
