@@ -13,7 +13,8 @@ ReceiverError
 │   ├── JournalFull            ├── DiskTrouble
 │   ├── MemoryBudgetSpent      ├── ShuttingDown
 │   ├── Overloaded             ├── DeadlinePassed
-│   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
+│   ├── CoreCrashed            ├── InboxFull (of webhooks)
+│   └── StoreTrouble (never seen by a sender)
 ├── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 │   └── CommandFailed          the command is correct but failed, or it found a problem
 ├── NoSuchDeadLetter       an operator named a dead letter that does not exist
@@ -129,6 +130,10 @@ class CoreCrashed(Unavailable):
     """The core panicked on this body. The body is kept in the quarantine for inspection."""
 
 
+class InboxFull(Unavailable):
+    """As many webhooks are stored and not yet applied as the settings allow."""
+
+
 class StoreTrouble(Unavailable):
     """The store refused the request, failed, or did not answer.
 
@@ -234,6 +239,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     ShuttingDown: Answer(503, 14),
     DeadlinePassed: Answer(503, 14),
     CoreCrashed: Answer(503, 14),
+    InboxFull: Answer(503, 14),
     StoreTrouble: Answer(503, 14),
 }
 """Answer to senders by type of error. Errors that senders never get are not listed."""

@@ -343,6 +343,27 @@ class Access(Frozen, frozen=True):
     proxy: Proxy = Proxy()
 
 
+class Webhook(Frozen, frozen=True):
+    """Webhooks of the hosting platform, received on the listener of the drains."""
+
+    path: Annotated[str, Range(0, 1_024)] = ""
+    """Path that the platform posts to, different from those of the drains. Empty: no webhooks."""
+    secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
+    """Secrets (`secret_file`, `secret_files`), required with a path; several for rotation."""
+    signature_header: Annotated[str, Range(1, 256)] = "x-platform-signature"
+    """Header with the HMAC-SHA1 of the raw body, in hex."""
+    body_bytes_max: BodyBytes = 256 * KIB
+    """Size of one webhook."""
+    waiting_max: Millions = 10_000
+    """Webhooks that are acknowledged and not yet applied. At the limit the platform gets 503."""
+    waiting_bytes_max: Annotated[Bytes, Range(1 * KIB, 1 * TIB)] = 64 * MIB
+    """Size of these webhooks together. At the limit the platform gets 503."""
+    remembered_s: Annotated[float, Range(2 * DAY_S, 366 * DAY_S)] = 7 * DAY_S
+    """Time for which an applied webhook is recognised when it is sent again; platforms retry for a day."""
+    project_retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the removal of a project until its spans are due for deletion by an operator."""
+
+
 class Platform(Frozen, frozen=True):
     """The hosting platform whose deployments are traced: its API and its gateway to language models."""
 
@@ -373,6 +394,7 @@ class Platform(Frozen, frozen=True):
     """
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
+    webhook: Webhook = Webhook()
 
 
 class Settings(Frozen, frozen=True):

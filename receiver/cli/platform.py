@@ -1,4 +1,4 @@
-"""`trace-drain platform …`: calls of the hosting platform and of its gateway, its emulator, installations."""
+"""`trace-drain platform …`: calls of the hosting platform and its gateway to language models; its emulator."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from receiver.cli.platform_events import events
 from receiver.cli.platform_gateway import chat, models
 from receiver.cli.platform_installations import installations
 from receiver.cli.platform_microfrontends import microfrontends
+from receiver.cli.platform_projects import keep_project, projects
 
 
 @click.group(cls=Group)
 def platform() -> None:
-    """Use the hosting platform's API and gateway, or emulate them."""
+    """Call the hosting platform (events, microfrontends, language models), or emulate it."""
     # No core dump, which would have the token.
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
-for command in (chat, emulate, events, installations, microfrontends, models):
+for command in (chat, emulate, events, installations, keep_project, microfrontends, models, projects):
     platform.add_command(command)

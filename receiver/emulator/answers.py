@@ -1,4 +1,4 @@
-"""Handlers of the platform API: turns refusals into answers, and injects the faults that change any answer."""
+"""Handlers of the platform API: turn refusals into answers, and inject faults."""
 
 from __future__ import annotations
 

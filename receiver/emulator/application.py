@@ -9,8 +9,9 @@ from contextlib import suppress
 import msgspec
 from aiohttp import web
 
-from receiver.emulator import api, control, control_page, drains_control, gateway
+from receiver.emulator import api, control, control_page, drains_control, gateway, shop
 from receiver.emulator.platform import Platform
+from receiver.emulator.shop_platform import ShopPlatform
 from receiver.http.origin import OriginCheck
 
 API, GATEWAY, CONTROL = "/platform", "/gateway", "/control"
@@ -56,6 +57,7 @@ def application(platform: Platform) -> web.Application:
 
     check = OriginCheck("emulator", (), allows_short_names=True)
     made = web.Application(middlewares=[check.middleware], client_max_size=gateway.REQUEST_BYTES_MAX)
+    shop_runner = shop.ShopRunner(ShopPlatform(platform))
     made.add_routes(
         [
             web.get("/", to_control_page),
@@ -63,6 +65,7 @@ def application(platform: Platform) -> web.Application:
             *control.routes(platform, CONTROL),
             *drains_control.routes(platform.drains, CONTROL),
             *gateway.routes(platform.gateway, GATEWAY, CONTROL),
+            *shop.routes(shop_runner, CONTROL),
             *api.routes(platform, API),
         ]
     )
@@ -76,6 +79,7 @@ def application(platform: Platform) -> web.Application:
         sending.cancel()
         with suppress(asyncio.CancelledError):
             await sending
+        await shop_runner.stop()
         await platform.webhooks.close()
         await platform.drains.close()
 

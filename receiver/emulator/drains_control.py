@@ -21,7 +21,7 @@ def routes(drains: Drains, control: str) -> list[web.RouteDef]:
         if len(drains.drains) >= DRAINS_MAX:
             return _error(HTTPStatus.CONFLICT, f"{DRAINS_MAX} drains exist; delete one first")
         drain, status = await drains.add(config)
-        return web.json_response({**drain.summary(), "test_status": status}, status=HTTPStatus.CREATED)
+        return web.json_response({**drain.summary(), "test_status": status})
 
     async def listed(_request: web.Request) -> web.StreamResponse:
         shown = [drain.summary() for drain in drains.drains.values()]

@@ -142,10 +142,11 @@ def _shaped(platform: Platform, event: Event) -> Event:
     shape_of = platform.unstated.shape_of
     payload = event["payload"]
     shaped = event
-    if shape_of("P26") == "other-states" and isinstance(info := payload.get("info"), dict):
-        if isinstance(state := info.get("readyState"), str):
-            payload = payload | {"info": info | {"readyState": f"phase-{state.lower()}"}}
-            shaped = shaped | {"payload": payload}
+    info = payload.get("info")
+    state = info.get("readyState") if isinstance(info, dict) else None
+    if shape_of("P26") == "other-states" and isinstance(state, str):
+        payload = payload | {"info": info | {"readyState": f"phase-{state.lower()}"}}
+        shaped = shaped | {"payload": payload}
     if shape_of("P22") == "other-types":
         shaped = shaped | {"type": f"build/{event['type']}"}
     if shape_of("P20") == "extra":

@@ -7,7 +7,7 @@ is called once with arguments that fit its JSON Schema.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,10 @@ IMAGE_TOKENS = 85
 MESSAGE_TOKENS = 4
 QUOTED_CHARACTERS = 200
 """Maximum length of the part of a message that a derived answer quotes."""
+REFERENCE = "[span:"
+"""Start of a reference to a span, in instructions that ask for such references and in the answer."""
+SPANS_NAMED = 3
+"""Spans that a derived answer names."""
 DEPTH_MAX = 8
 """Nesting of schemas down to which arguments are derived."""
 
@@ -38,6 +42,16 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_calls: tuple[ScriptedCall, ...] = ()
     finish_reason: str = ""
     """Empty: the reason that fits the answer."""
+
+
+class SpanRow(msgspec.Struct, frozen=True):
+    """Line of a trace's summary, as far as a derived answer quotes it."""
+
+    span_id: str
+    service: str
+    name: str
+    duration_ms: float
+    part: str = ""
 
 
 class Call(NamedTuple):
@@ -78,6 +92,8 @@ def derived_answer(request: ChatRequest) -> Answer:
     if tool := _tool_to_call(request):
         arguments = _value(tool.function.parameters, question, DEPTH_MAX) if tool.function.parameters else {}
         return _answer(request, "", (Call(tool.function.name, json.dumps(arguments)),))
+    if named := _named_spans(request.messages):
+        return _answer(request, " ".join(named))
     parts = [f"You wrote: {question[:QUOTED_CHARACTERS]}"]
     if images := sum(len(message.images) for message in request.messages):
         parts.append(f"Images: {images}.")
@@ -123,6 +139,25 @@ def _tool_to_call(request: ChatRequest) -> Tool | None:
 
 def _tool_results(messages: Iterable[Message]) -> list[str]:
     return [message.text for message in messages if message.role == "tool"]
+
+
+def _named_spans(messages: Sequence[Message]) -> list[str]:
+    """Return sentences about the first spans in the data, if the instructions ask for references to spans."""
+    if not any(REFERENCE in message.text for message in messages if message.role == "system"):
+        return []
+    lines = (line for message in messages if message.role != "system" for line in message.text.splitlines())
+    # The same span may be in the question and in the result of a tool.
+    sentences = dict.fromkeys(filter(None, map(_span_sentence, lines)))
+    return list(sentences)[:SPANS_NAMED]
+
+
+def _span_sentence(line: str) -> str:
+    try:
+        row = msgspec.json.decode(line, type=SpanRow)
+    except msgspec.DecodeError:
+        return ""
+    how = "failed after" if row.part == "error" else "took"
+    return f"{row.name} of {row.service} {how} {row.duration_ms:.0f} ms {REFERENCE}{row.span_id}]."
 
 
 def _value(schema: dict[str, Any], question: str, depth: int) -> Any:  # noqa: ANN401 - any JSON value

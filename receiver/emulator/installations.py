@@ -211,10 +211,9 @@ class Installations:
         """Delete the installations that were disabled for 30 days."""
         now_s = self.clock.now_s()
         for installation in self.by_id.values():
-            disabled_at_s = installation.disabled_at_s
-            if installation.state == "disabled" and disabled_at_s is not None:
-                if now_s - disabled_at_s >= DISABLED_S_MAX:
-                    self._end(installation, "deleted")
+            disabled_at_s = installation.disabled_at_s if installation.state == "disabled" else None
+            if disabled_at_s is not None and now_s - disabled_at_s >= DISABLED_S_MAX:
+                self._end(installation, "deleted")
 
     def request_scopes(self, installation: Installation, wanted: Levels, note: str) -> None:
         """Change the scopes: less applies at once, more waits until every user confirms it."""

@@ -165,7 +165,7 @@ class Platform:
 
     def send(self, kind: str, payload: Mapping[str, object]) -> int:
         """Send a webhook to each installation that has an address for webhooks. Return their number."""
-        # Before the addresses are read: an installation that is overdue is deleted, and gets no more webhooks.
+        # Before the addresses are read: an overdue installation is deleted, and gets no more webhooks.
         self.installations.delete_due()
         receiving = [
             each

@@ -1,7 +1,7 @@
 """Webhooks of the emulated platform: signed, sent at least once, in any order, retried for 24 hours.
 
-Invariant: while an installation is disabled, only webhooks of `SENT_WHILE_DISABLED` are sent to it. The others
-wait until it is active again, or their 24 hours are over.
+Invariant: while an installation is disabled, only webhooks of `SENT_WHILE_DISABLED` are sent to it. The
+others wait until it is active again, or until their 24 hours are over.
 """
 
 from __future__ import annotations
@@ -127,7 +127,11 @@ class Webhooks:
         """Send webhooks when they are due, until cancelled."""
         while True:
             await self.send_due()
-            waiting = [each.due_s for each in self.sent if each.outcome == "waiting"]
+            waiting = [
+                each.due_s
+                for each in self.sent
+                if each.outcome == "waiting" and not each.is_held and not each.is_paused
+            ]
             pause_s = max(0.05, min(waiting) - self.clock.now_s()) if waiting else None
             # A manual clock moves only in `POST /clock`, which sends what is due.
             await self._added.wait(None if self.clock.is_manual else pause_s)

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.platform import PlatformRoutes
+from receiver.api.platform_projects import ProjectRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource
@@ -17,6 +18,7 @@ from receiver.ui.error_pages import ErrorPages
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.install_routes import InstallRoutes
 from receiver.ui.login import Login
+from receiver.ui.project_forms import ProjectForms
 from receiver.ui.site import Site
 
 
@@ -28,12 +30,17 @@ def operator_application(
     def source_for(request: web.Request) -> ApiSource:
         return ApiSource(api, request)
 
+    project_routes = ProjectRoutes(
+        facts.platform.projects, lambda: facts.settings.platform.webhook.project_retention_days, facts.pool
+    )
     application = api.application(
         dead_letters,
         rollup,
         Site(source_for, facts),
         DeadLetterForms(dead_letters, facts.results),
         InstallRoutes(facts),
+        project_routes,
+        ProjectForms(project_routes, facts.results),
         PlatformRoutes(facts.platform.installations, facts.pool),
         Login(),
         McpRoutes(source_for),

@@ -10,6 +10,7 @@ from receiver.installations.installations import Installations
 from receiver.installations.installing import unusable_settings
 from receiver.installations.listing import instant_of
 from receiver.installations.records import Installation
+from receiver.installations.retention import removed_projects
 from receiver.platform.scopes import NEEDED, missing_scopes
 from receiver.ui.page import Context
 from receiver.ui.view import View
@@ -65,6 +66,9 @@ async def build(view: View) -> Context:
         "unreadable": sorted(installations.unreadable),
         "missing_settings": unusable_settings(settings),
         "result": result,
+        "removed_projects": removed_projects(
+            view.facts.platform.projects.all(), view.facts.settings.platform.webhook.project_retention_days
+        ),
     }
 
 

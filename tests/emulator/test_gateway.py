@@ -224,6 +224,26 @@ async def test_answer_longer_than_max_tokens_is_cut(gateway: RunningGateway) -> 
     assert body["choices"][0]["finish_reason"] == "length"
 
 
+async def test_answer_names_the_spans_of_the_data_if_the_instructions_ask_for_it(
+    gateway: RunningGateway,
+) -> None:
+    rows = [
+        {"part": "error", "span_id": "a1", "service": "web", "name": "GET /", "duration_ms": 12.4},
+        {"part": "other", "span_id": "a2", "service": "db", "name": "SELECT", "duration_ms": 3},
+    ]
+    data = "\n".join(["<data>", *map(json.dumps, rows), json.dumps(rows[0]), "{broken", "</data>"])
+    asked = question(data)
+    asked["messages"].insert(0, {"role": "system", "content": "Name spans as [span:SPAN_ID]."})
+
+    _, named = await gateway.chat(asked)
+    _, quoted = await gateway.chat(question(data))
+
+    assert named["choices"][0]["message"]["content"] == (
+        "GET / of web failed after 12 ms [span:a1]. SELECT of db took 3 ms [span:a2]."
+    )
+    assert quoted["choices"][0]["message"]["content"].startswith("You wrote: <data>")
+
+
 async def test_scripted_answers_are_given_once_in_their_order(gateway: RunningGateway) -> None:
     await gateway.control("/gateway/script", [{"text": "one"}, {"text": "two", "finish_reason": "length"}])
 

@@ -27,6 +27,7 @@ from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Access, Settings, User
@@ -209,6 +210,14 @@ def _install(installations: Installations) -> None:
             installations.set_state(name, state, T0_S + 1)
 
 
+def _remove(projects: Projects) -> None:
+    """Add removed projects whose ids and names are hostile; one of them is kept."""
+    for at_s, text in enumerate(HOSTILE, 1):
+        projects.created(text, text, at_s)
+        projects.removed(text, at_s + 1)
+    projects.revoke(HOSTILE[0])
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
@@ -216,6 +225,7 @@ def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
         _install(facts.platform.installations)
+        _remove(facts.platform.projects)
         yield facts
 
 
