@@ -1,4 +1,4 @@
-"""Work of the store process for the platform: webhooks are applied, states become metrics, a failure is retried."""
+"""Work of the store process for the platform: webhooks are applied, states become metrics."""
 
 from __future__ import annotations
 
