@@ -201,7 +201,7 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
 
 
-def _install(installations: Installations) -> None:
+def add_installations(installations: Installations) -> None:
     """Add an installation of each state; the texts of the platform are hostile."""
     hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
     for name, state in (("icfg_hostile", None), ("icfg_disabled", "disabled"), ("icfg_removed", "removed")):
@@ -224,7 +224,7 @@ def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
-        _install(facts.platform.installations)
+        add_installations(facts.platform.installations)
         remove_projects(facts.platform.projects)
         yield facts
 
