@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from itertools import count
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def main(directory: str, command: str, first: str = "0") -> None:
     schema.apply(store, schema_sources(), 30)
     if command == "store":
         for number in count(int(first)):
-            store_events(store, "prj_1", DEPLOYMENT, fetched(number), CREATED_MS)
+            store_events(store, "prj_1", DEPLOYMENT, fetched(number), int(time.time() * 1_000))
             print(number, flush=True)
     question = QUESTIONS["deployment-events"]
     asked = question.parse({"deployment": DEPLOYMENT, "since": "2000-01-01", "limit": "100000"})

@@ -238,6 +238,15 @@ def test_pause_allows_one_try_at_growing_intervals() -> None:
     assert pause.may_call()
 
 
+def test_calls_that_fail_together_begin_one_pause() -> None:
+    clock = Clock()
+    pause = Pause(clock)
+    for _ in range(4):
+        pause.begin("disabled")
+    clock.now_s += FIRST_S
+    assert pause.may_call()
+
+
 @pytest.mark.parametrize(
     ("settings", "deployment", "reason"),
     [
