@@ -89,7 +89,7 @@ async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     assert "22 lines of its build log in" in text
     assert "1 of them errors" in text
     assert "2 spans, 50 % of them failed" in text
-    rows = text.partition("kind event trace")[2]
+    rows = text.partition("timekindeventtrace")[2]
     order = [rows.index(each) for each in ("BUILDING", "line 0", "line 9", "cart.ts has no types", "later 0")]
     assert order == sorted(order)
     # Only what is close to the error.
@@ -111,7 +111,7 @@ async def test_deployment_is_compared_with_the_one_before(site: Client) -> None:
     [("build", "line 5", "READY"), ("state", "BUILDING", "line 5"), ("request", "other.example", "line 5")],
 )
 async def test_one_kind_of_events_is_shown_whole(site: Client, kind: str, present: str, absent: str) -> None:
-    rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("kind event trace")[2]
+    rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("timekindeventtrace")[2]
 
     assert present in rows
     assert absent not in rows
