@@ -18,6 +18,8 @@ from receiver.errors import (
     ANSWER_OF,
     RETRY_AFTER_S,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
@@ -51,6 +53,10 @@ class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
     """No span of the trace is stored."""
 
 
+class NoSuchProject(ReceiverError):  # noqa: N818 - a verdict
+    """No project with this id was removed on the platform."""
+
+
 STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     InvalidFilter: HTTPStatus.BAD_REQUEST,
@@ -59,8 +65,11 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
+    NoSuchProject: HTTPStatus.NOT_FOUND,
     NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
     DeadLetterConflict: HTTPStatus.CONFLICT,
+    InstallationRefused: HTTPStatus.BAD_REQUEST,
+    InstallationFailed: HTTPStatus.BAD_GATEWAY,
     CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
     QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.platform import PlatformRoutes
+from receiver.api.platform_projects import ProjectRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource
@@ -14,7 +16,9 @@ from receiver.tempo.routes import TempoRoutes
 from receiver.ui.dead_letter_forms import DeadLetterForms
 from receiver.ui.error_pages import ErrorPages
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.install_routes import InstallRoutes
 from receiver.ui.login import Login
+from receiver.ui.project_forms import ProjectForms
 from receiver.ui.site import Site
 
 
@@ -26,11 +30,18 @@ def operator_application(
     def source_for(request: web.Request) -> ApiSource:
         return ApiSource(api, request)
 
+    project_routes = ProjectRoutes(
+        facts.platform.projects, lambda: facts.settings.platform.webhook.project_retention_days, facts.pool
+    )
     application = api.application(
         dead_letters,
         rollup,
         Site(source_for, facts),
         DeadLetterForms(dead_letters, facts.results),
+        InstallRoutes(facts),
+        project_routes,
+        ProjectForms(project_routes, facts.results),
+        PlatformRoutes(facts.platform.installations, facts.pool),
         Login(),
         McpRoutes(source_for),
         JaegerRoutes(api),

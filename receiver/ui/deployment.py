@@ -129,7 +129,7 @@ async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> M
 
 
 def _label(row: Row) -> str:
-    return row["ready_state"] or row["text"][:80] or row["step"] or row["type"]
+    return str(row["ready_state"] or row["text"][:80] or row["step"] or row["type"])
 
 
 async def _previous(view: View, deployment: str, project: str) -> str:

@@ -15,7 +15,7 @@ from receiver.ui import numbers, svg
 from receiver.ui.filter_text import all_of, known_terms
 from receiver.ui.long_texts import cut
 from receiver.ui.static import url_of
-from receiver.ui.view import term
+from receiver.ui.view import instant, term
 
 
 def sentence(message: str) -> str:
@@ -29,6 +29,7 @@ _FILTERS = {
     "count": numbers.count,
     "cut": cut,
     "duration": numbers.duration,
+    "instant": instant,
     "percent": numbers.percent,
     "sentence": sentence,
     "short_id": numbers.short_id,

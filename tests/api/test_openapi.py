@@ -15,12 +15,16 @@ from receiver.api import openapi
 from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.lines import ARROW, JSON_LINES
 from receiver.api.page import page
+from receiver.api.platform import PlatformRoutes
+from receiver.api.platform_projects import ProjectRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.route_table import ROUTES
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
 from receiver.errors import Refused
 from receiver.http.protocol import PROBLEM
+from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
 from receiver.query.counts import parse_counts
 from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import parse_export
@@ -38,7 +42,9 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        application = api.application(dead_letters, rollup)
+        platform = PlatformRoutes(Installations(directory / "platform"), pool)
+        projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
+        application = api.application(dead_letters, rollup, platform, projects)
     return {
         (route.method, route.resource.canonical)
         for route in application.router.routes()

@@ -30,7 +30,9 @@ CREATED_MS = 1_700_000_000_000
 
 def fetched(number: int) -> list[dict[str, object]]:
     """Return the events of a fetch."""
-    return [{**build_line(n), "created": CREATED_MS + n} for n in range(number * STEP, number * STEP + EVENTS)]
+    return [
+        {**build_line(n), "created": CREATED_MS + n} for n in range(number * STEP, number * STEP + EVENTS)
+    ]
 
 
 def main(directory: str, command: str, first: str = "0") -> None:

@@ -13,6 +13,8 @@ from receiver import errors
 from receiver.errors import (
     ANSWER_OF,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
@@ -38,6 +40,8 @@ def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
 
 NEVER_SENT = {
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,

@@ -50,9 +50,17 @@ EVENTS = [
     *(event(311 + place, "stdout", text=f"later {place}", serial=str(20 + place)) for place in range(10)),
     event(290, "deployment-state", info={"readyState": "BUILDING"}),
     event(330, "deployment-state", info={"readyState": "READY"}),
-    event(600, "request", requestId="req_1", proxy={"method": "GET", "host": "shop.example", "path": "/first"}),
-    event(600, "request", proxy={"method": "GET", "host": "shop.example", "path": "/second", "platformId": "p_2"}),
-    event(600, "request", requestId="req_9", proxy={"method": "GET", "host": "other.example", "path": "/third"}),
+    event(
+        600, "request", requestId="req_1", proxy={"method": "GET", "host": "shop.example", "path": "/first"}
+    ),
+    event(
+        600,
+        "request",
+        proxy={"method": "GET", "host": "shop.example", "path": "/second", "platformId": "p_2"},
+    ),
+    event(
+        600, "request", requestId="req_9", proxy={"method": "GET", "host": "other.example", "path": "/third"}
+    ),
     event(602, "stdout", text="cart service restarted"),
     event(601, "stderr", requestId="req_1", text="deadlock in cart"),
 ]
@@ -137,7 +145,11 @@ async def test_deployment_without_anything_says_so(site: Client) -> None:
 @pytest.mark.parametrize(
     ("trace_id", "present", "absent"),
     [
-        (FAILED, ("/first", "deadlock in cart", "cart service restarted", "has no types", "line 9"), ("/second",)),
+        (
+            FAILED,
+            ("/first", "deadlock in cart", "cart service restarted", "has no types", "line 9"),
+            ("/second",),
+        ),
         (FINE, ("/second",), ("/first", "deadlock", "has no types", "cart service restarted")),
         (OLD, (), ("Events of its deployment",)),
     ],
