@@ -42,11 +42,11 @@ def main(directory: str, command: str, first: str = "0") -> None:
     if command == "store":
         for number in count(int(first)):
             store_events(store, "prj_1", DEPLOYMENT, fetched(number), int(time.time() * 1_000))
-            print(number, flush=True)
+            print(number, flush=True)  # noqa: T201 - the parent process reads it
     question = QUESTIONS["deployment-events"]
     asked = question.parse({"deployment": DEPLOYMENT, "since": "2000-01-01", "limit": "100000"})
     for line in b"".join(question.ask(store, asked, 2e9).pieces()).splitlines():
-        print(json.loads(line)["id"])
+        print(json.loads(line)["id"])  # noqa: T201 - as above
     store.close()
 
 
