@@ -59,7 +59,9 @@ class FetchState(NamedTuple):
     """Why the events could not be fetched, or are not."""
 
 
-NOT_CONFIGURED: Final = FetchState("off", "set platform.base_url and platform.token to fetch them")
+NOT_CONFIGURED: Final = FetchState(
+    "off", "set platform.base_url, and platform.token or install the integration on the page /platform"
+)
 NOT_OF_PLATFORM: Final = FetchState("off", "the id is not one that the platform gives")
 
 

@@ -64,19 +64,17 @@ class Follower:
 
     async def close(self) -> None:
         """End what runs. What was not stored is fetched again."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        tasks = [*([self._task] if self._task else []), *self._followed.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self._fetcher.close()
 
     async def _run(self) -> None:
-        try:
-            while True:
-                await self._round()
-                await asyncio.sleep(self._round_s)
-        finally:
-            for task in self._followed.values():
-                task.cancel()
+        while True:
+            await self._round()
+            await asyncio.sleep(self._round_s)
 
     async def _round(self) -> None:
         live = await self._live()

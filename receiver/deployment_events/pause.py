@@ -19,6 +19,7 @@ class Pause:
         self._clock = clock
         self._length_s = 0.0
         self._until_s = 0.0
+        self._is_trying = False
         self.reason = ""
         """Why calls are paused; empty if they are not."""
 
@@ -30,10 +31,15 @@ class Pause:
             return False
         # Before the answer: the calls of other deployments have to wait for it.
         self._until_s = self._clock() + self._length_s
+        self._is_trying = True
         return True
 
     def begin(self, reason: str) -> None:
         """Pause, for twice as long as the last time."""
+        # Calls that were sent before the first of them failed.
+        if self.reason and not self._is_trying:
+            return
+        self._is_trying = False
         self._length_s = min(max(FIRST_S, self._length_s * 2), LONGEST_S)
         self._until_s = self._clock() + self._length_s
         self.reason = reason

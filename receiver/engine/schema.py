@@ -28,6 +28,7 @@ from typing import NamedTuple
 from receiver import __version__
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted
+from receiver.engine.retention import retention_of, set_event_retention, set_retention
 from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store, Version
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.settings import PlatformEvents, Settings
@@ -41,16 +42,6 @@ VERSION_MIN = Version(24, 3)
 """The oldest version that was tested."""
 SINGLE_STREAM_SINCE = Version(25, 10)
 MERGE_BASE_SINCE = Version(24, 12)
-ROLLUP_TABLES = (
-    "otel_red",
-    "otel_red_day",
-    "otel_red_deployment",
-    "otel_red_deployment_day",
-    "otel_rollup_slots",
-    "otel_attribute_keys",
-    "otel_attribute_values",
-)
-"""Tables whose rows expire a week after the spans that they were derived from."""
 EVENT_RETENTION_DAYS = PlatformEvents().retention_days
 OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"
 """Sorting key of the table before the first release. An ALTER cannot change a sorting key."""
@@ -63,7 +54,6 @@ _OF_TABLE = re.compile(r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALT
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 _CONDITION = re.compile(r"\s*-- if (\w+)$")
 _COMMENT = re.compile(r"--.*")
-_TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
 
 class Engine(NamedTuple):
@@ -145,8 +135,8 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
     if (
         # Without the lock first: nearly every start finds nothing to do and must not wait for others.
         not _pending(store, statements)
-        and _retention_of(store, TABLE) == retention_days
-        and _retention_of(store, DEPLOYMENT_EVENTS) in {event_retention_days, None}
+        and retention_of(store, TABLE) == retention_days
+        and retention_of(store, DEPLOYMENT_EVENTS) in {event_retention_days, None}
         and not (attributes and promoted.outdated(store, attributes, engine.version))
     ):
         return []
@@ -156,8 +146,8 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
         _unrecord(store, pending)
         changes = [_apply_one(store, engine, statement) for statement in pending]
         changes += _promote(store, attributes, engine)
-        changes += _set_event_retention(store, event_retention_days)
-        return changes + _set_retention(store, retention_days)
+        changes += set_event_retention(store, event_retention_days)
+        return changes + set_retention(store, retention_days)
 
 
 def status(
@@ -180,7 +170,7 @@ def status(
         applied=tuple(name for name in names if name not in pending),
         missing=tuple(name for name in names if name in pending),
         unusable=_foreign_reason(store) or _outdated_reason(store),
-        retention_days=_retention_of(store, TABLE),
+        retention_days=retention_of(store, TABLE),
         settings=tuple(_durability(store)),
     )
 
@@ -314,48 +304,6 @@ def _promote(store: Store, attributes: Sequence[PromotedAttribute], engine: Engi
     if columns:
         promoted.add(store, columns)
     return [PROMOTED] if columns else []
-
-
-def _retention_of(store: Store, table: str) -> int | None:
-    rows = store.rows(
-        "SELECT create_table_query FROM system.tables "
-        "WHERE database = currentDatabase() AND name = {table:String}",
-        {"table": table},
-    )
-    if not rows:
-        return None
-    days = _TTL.search(str(rows[0][0]))
-    return int(days[1]) if days else 0
-
-
-def _set_retention(store: Store, retention_days: int) -> list[str]:
-    """Change the tables' TTL to the setting. Existing parts are not rewritten for it."""
-    if _retention_of(store, TABLE) == retention_days:
-        return []
-    rollups = [(table, "Hour", " + INTERVAL 7 DAY") for table in ROLLUP_TABLES]
-    # The main table last: its TTL is the one that is compared, so an interrupted change is repeated.
-    for table, column, extra in (
-        *rollups,
-        (COMPANION, "End", " + INTERVAL 2 DAY"),
-        (TABLE, "Timestamp", ""),
-    ):
-        _modify_ttl(store, table, column, retention_days, extra)
-    return [f"retention of {retention_days} days"]
-
-
-def _set_event_retention(store: Store, days: int) -> list[str]:
-    # `None`: sources of an older release, without the table.
-    if _retention_of(store, DEPLOYMENT_EVENTS) in {days, None}:
-        return []
-    _modify_ttl(store, DEPLOYMENT_EVENTS, "FetchedAt", days)
-    return [f"retention of {days} days for deployment events"]
-
-
-def _modify_ttl(store: Store, table: str, column: str, days: int, extra: str = "") -> None:
-    change = (
-        f"MODIFY TTL toDateTime({column}, 'UTC') + INTERVAL {days:d} DAY{extra}" if days else "REMOVE TTL"
-    )
-    store.command(f"ALTER TABLE {table} {change} SETTINGS materialize_ttl_after_modify = 0")
 
 
 def _durability(store: Store) -> Iterator[tuple[str, str]]:

@@ -46,7 +46,8 @@ _IS_ERROR: Final = r"""
 
 
 def _cut(text: str) -> str:
-    return f"if(lengthUTF8({text}) > {TEXT_CHARS_MAX}, concat(substringUTF8({text}, 1, {TEXT_CHARS_MAX}), '…'), {text})"
+    shortened = f"concat(substringUTF8({text}, 1, {TEXT_CHARS_MAX}), '…')"
+    return f"if(lengthUTF8({text}) > {TEXT_CHARS_MAX}, {shortened}, {text})"
 
 
 _EVENTS: Final = f"""

@@ -195,7 +195,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         is_short=True,
         limit_default=deployment_events.EVENTS_DEFAULT,
         limit_max=deployment_events.EVENTS_MAX,
-        hint_if_empty="; events are fetched when a page of the deployment is opened, or while it is live",
+        hint_if_empty="events are fetched when a page of the deployment is opened, or while it is live",
         examples=(
             "trace-drain deployment-events dpl_7 --since 24h",
             "trace-drain deployment-events dpl_7 --kind error --format json | jq -r .text",

@@ -45,9 +45,8 @@ from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import SegmentId
 from receiver.query import ledger as ledger_query
-from receiver.redelivery.window import Window
+from receiver.redelivery.window import Window, drains_without_dedupe
 from receiver.rollup.derivation import Closing
-from receiver.settings import Settings
 from receiver.store_process.deployment_events import follower_for
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import newer_segments_text, report
@@ -104,7 +103,7 @@ class StoreWork:
         self._platform, self._progress = PlatformWork(settings), Progress()
         self._stop_signal = StopSignal(time.monotonic)
         self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
-        self._drains_without_dedupe = _drains_without_dedupe(settings)
+        self._drains_without_dedupe = drains_without_dedupe(settings)
         self._window: Window | None = None
         self._balances: LiveBalanceSource | None = None
         self._has_tables = False
@@ -180,7 +179,7 @@ class StoreWork:
         settings = message.settings
         self._api_token, self._access = settings.api_token, settings.api
         self._facts.loaded = Loaded(settings, message.origins, ())
-        self._drains_without_dedupe = _drains_without_dedupe(settings)
+        self._drains_without_dedupe = drains_without_dedupe(settings)
         # Without a window the writer has not read it yet, and opens it with the drains stored above.
         if self._window is not None:
             self._window.exempt_drains = self._drains_without_dedupe
@@ -392,8 +391,3 @@ class StoreWork:
         # The journal must be able to grow to its maximum, or the store could fill the disk and block
         # deliveries.
         return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
-
-
-def _drains_without_dedupe(settings: Settings) -> frozenset[str]:
-    """Return the drains without deduplication."""
-    return frozenset(drain.name for drain in settings.drain if not drain.dedupe)

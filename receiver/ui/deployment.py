@@ -116,7 +116,9 @@ async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> M
         Series("failed requests", timeline.values(red.rows, "errors"), "error"),
     ]
     largest = max(value or 0 for value in series[0].values)
-    marked = [*events["state"], *_steps(events["build"]), *events["error"]][:MARKERS_MAX]
+    failed = [row for row in events["build"] if row["is_error"]]
+    # Without failed requests, which have a line of their own.
+    marked = [*events["state"], *_steps(events["build"]), *failed][:MARKERS_MAX]
     markers = [
         Marker(min(max(timeline.place(row["time"]), 0), timeline.count - 1), f"{row['time']} {_label(row)}")
         for row in marked
@@ -129,7 +131,7 @@ async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> M
 
 
 def _label(row: Row) -> str:
-    return row["ready_state"] or row["text"][:80] or row["step"] or row["type"]
+    return str(row["ready_state"] or row["text"][:80] or row["step"] or row["type"])
 
 
 async def _previous(view: View, deployment: str, project: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from itertools import count
 from pathlib import Path
 
@@ -29,7 +30,9 @@ CREATED_MS = 1_700_000_000_000
 
 def fetched(number: int) -> list[dict[str, object]]:
     """Return the events of a fetch."""
-    return [{**build_line(n), "created": CREATED_MS + n} for n in range(number * STEP, number * STEP + EVENTS)]
+    return [
+        {**build_line(n), "created": CREATED_MS + n} for n in range(number * STEP, number * STEP + EVENTS)
+    ]
 
 
 def main(directory: str, command: str, first: str = "0") -> None:
@@ -38,12 +41,12 @@ def main(directory: str, command: str, first: str = "0") -> None:
     schema.apply(store, schema_sources(), 30)
     if command == "store":
         for number in count(int(first)):
-            store_events(store, "prj_1", DEPLOYMENT, fetched(number), CREATED_MS)
-            print(number, flush=True)
+            store_events(store, "prj_1", DEPLOYMENT, fetched(number), int(time.time() * 1_000))
+            print(number, flush=True)  # noqa: T201 - the parent process reads it
     question = QUESTIONS["deployment-events"]
     asked = question.parse({"deployment": DEPLOYMENT, "since": "2000-01-01", "limit": "100000"})
     for line in b"".join(question.ask(store, asked, 2e9).pieces()).splitlines():
-        print(json.loads(line)["id"])
+        print(json.loads(line)["id"])  # noqa: T201 - as above
     store.close()
 
 

@@ -125,7 +125,7 @@ class Losing:
 def test_lost_insert_is_repeated_under_another_token(store: Store) -> None:
     deployment, losing = new_deployment(), Losing(store, 1)
 
-    assert store_events(losing, "", deployment, EVENTS, NOW_MS) == len(EVENTS)  # type: ignore[arg-type]
+    assert store_events(losing, "", deployment, EVENTS, NOW_MS) == len(EVENTS)
     assert len(set(losing.tokens)) == 2
     assert len(listed(store, deployment)) == len(EVENTS)
 
@@ -134,12 +134,12 @@ def test_store_that_loses_every_insert_is_reported(store: Store) -> None:
     losing = Losing(store, INSERTS_MAX)
 
     with pytest.raises(StoreTrouble, match="11 deployment events are not stored after 3 INSERTs"):
-        store_events(losing, "", new_deployment(), EVENTS, NOW_MS)  # type: ignore[arg-type]
+        store_events(losing, "", new_deployment(), EVENTS, NOW_MS)
 
 
 def test_repeated_insert_with_the_same_token_adds_no_row(store: Store) -> None:
     deployment, recording = new_deployment(), Losing(store, 0)
-    store_events(recording, "", deployment, EVENTS, NOW_MS)  # type: ignore[arg-type]
+    store_events(recording, "", deployment, EVENTS, NOW_MS)
     [token] = recording.tokens
 
     line = json.dumps(row_of(EVENTS[0], "", deployment, NOW_MS)).encode()
@@ -217,9 +217,16 @@ def test_errors_are_failed_requests_and_errors_of_builds(
 
 def test_p23_every_field_of_the_payload_is_kept(store: Store) -> None:
     payload = {
-        "deploymentId": "dpl_x", "text": "Compiled", "id": "ev_1", "date": 1, "serial": "2", "created": 3,
+        "deploymentId": "dpl_x",
+        "text": "Compiled",
+        "id": "ev_1",
+        "date": 1,
+        "serial": "2",
+        "created": 3,
         "info": dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), "text"),
-        "statusCode": 500, "requestId": "req_1", "proxy": {},
+        "statusCode": 500,
+        "requestId": "req_1",
+        "proxy": {},
     }
     event, deployment = {"type": "stdout", "created": NOW_MS, "payload": payload}, new_deployment()
     store_events(store, "", deployment, [event], NOW_MS)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from receiver.deployment_events import fetcher as module
@@ -32,6 +33,7 @@ from tests.support.random_filters import NOW_S
 
 WITHIN = Period(NOW_S - 3_600, NOW_S + 3_600)
 PATIENT_S = 600.0
+NO_CHANGES: Mapping[str, str] = {}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,10 @@ class Clock:
 
 @asynccontextmanager
 async def fetching(
-    store: Store, platform: EventsServer, clock: Clock | None = None, **more: str
+    store: Store, platform: EventsServer, clock: Clock | None = None, changes: Mapping[str, str] = NO_CHANGES
 ) -> AsyncIterator[EventFetcher]:
-    settings = Platform(**{"base_url": platform.url, "token": "s3cret-token", "team": "team_1", **more})
+    settings = Platform(base_url=platform.url, token="s3cret-token", team="team_1")
+    settings = msgspec.structs.replace(settings, **changes)
     fetcher = EventFetcher(store, lambda: settings, lambda: True, clock or Clock())
     yield fetcher
     fetcher.close()
@@ -238,6 +241,15 @@ def test_pause_allows_one_try_at_growing_intervals() -> None:
     assert pause.may_call()
 
 
+def test_calls_that_fail_together_begin_one_pause() -> None:
+    clock = Clock()
+    pause = Pause(clock)
+    for _ in range(4):
+        pause.begin("disabled")
+    clock.now_s += FIRST_S
+    assert pause.may_call()
+
+
 @pytest.mark.parametrize(
     ("settings", "deployment", "reason"),
     [
@@ -251,7 +263,7 @@ def test_pause_allows_one_try_at_growing_intervals() -> None:
 async def test_nothing_is_sent_without_a_platform_or_for_another_id(
     store: Store, platform: EventsServer, settings: dict[str, str], deployment: str, reason: str
 ) -> None:
-    async with fetching(store, platform, **settings) as fetcher:
+    async with fetching(store, platform, changes=settings) as fetcher:
         state = await fetcher.refresh(deployment, WITHIN, PATIENT_S)
 
     assert state.status == "off"

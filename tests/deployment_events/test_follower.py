@@ -94,8 +94,8 @@ async def test_deployments_that_send_spans_are_followed_up_to_a_number(
     async with following(store, platform, followed_max=2):
         await until(lambda: platform.followers == 2)
         await until(lambda: ids_of(store, "dpl_2", ("prj_1",)) and ids_of(store, "dpl_1", ("prj_1",)))
+        assert platform.followers == 2
 
-    assert not platform.followers
     for deployment in ("dpl_0", "another id", "dpl_old"):
         assert not ids_of(store, deployment)
 
@@ -130,7 +130,10 @@ async def test_disabled_configuration_ends_following(store: Store, platform: Eve
     clock = Clock()
     async with following(store, platform, clock=clock) as fetcher:
         await until(lambda: all(fetcher.progress_of(f"dpl_{number}").failure for number in range(3)))
-        assert len(platform.queries) == 1
+        tries = len(platform.queries)
+        # Several rounds.
+        await asyncio.sleep(0.3)
+        assert len(platform.queries) == tries
         platform.refusal = None
         platform.add(state_event(1, "READY"))
         clock.now_s += 60

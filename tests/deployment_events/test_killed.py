@@ -40,4 +40,7 @@ def test_kill_during_an_insert_leaves_each_event_once(tmp_path: Path) -> None:
     expected = {event_id(event) for number in range(stored + 1) for event in fetched(number)}
     assert expected <= set(listed)
     # The fetch in which the last process was killed is stored whole or not.
-    assert len(set(listed) - expected) in {0, len({event_id(event) for event in fetched(stored + 1)} - expected)}
+    assert len(set(listed) - expected) in {
+        0,
+        len({event_id(event) for event in fetched(stored + 1)} - expected),
+    }

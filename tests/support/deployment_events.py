@@ -38,8 +38,13 @@ def request_event(
 ) -> dict[str, Any]:
     """Return a request. Its platform id is `platform` with the request id."""
     made = {
-        "timestamp": NOW_MS + number, "method": "GET", "host": "shop.example", "path": "/cart",
-        "statusCode": status, "platformId": f"platform {request}", **proxy,
+        "timestamp": NOW_MS + number,
+        "method": "GET",
+        "host": "shop.example",
+        "path": "/cart",
+        "statusCode": status,
+        "platformId": f"platform {request}",
+        **proxy,
     }
     payload = {"id": f"request_{number}_{request}", "requestId": request, "statusCode": status, "proxy": made}
     return {"type": "request", "created": NOW_MS + number, "payload": payload}

@@ -24,8 +24,8 @@ from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
-from receiver.deployment_events.event_table import store_events
 from receiver.dead_letters.replay import Replayer
+from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import Store
 from receiver.installations.installations import Installations
 from receiver.installations.projects import Projects
@@ -205,7 +205,13 @@ def _hostile_events() -> Iterator[Row]:
     for place, text in enumerate((*HOSTILE, HUGE)):
         info = dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), text)
         proxy = dict.fromkeys(("method", "host", "path", "platformId", "clientIp"), text)
-        payload = {"text": text, "requestId": text if place % 2 else "", "info": info, "proxy": proxy, text: text}
+        payload = {
+            "text": text,
+            "requestId": text if place % 2 else "",
+            "info": info,
+            "proxy": proxy,
+            text: text,
+        }
         yield {"type": "stderr" if place % 3 else text, "created": NOON_S * 1_000 + place, "payload": payload}
 
 

@@ -50,9 +50,17 @@ EVENTS = [
     *(event(311 + place, "stdout", text=f"later {place}", serial=str(20 + place)) for place in range(10)),
     event(290, "deployment-state", info={"readyState": "BUILDING"}),
     event(330, "deployment-state", info={"readyState": "READY"}),
-    event(600, "request", requestId="req_1", proxy={"method": "GET", "host": "shop.example", "path": "/first"}),
-    event(600, "request", proxy={"method": "GET", "host": "shop.example", "path": "/second", "platformId": "p_2"}),
-    event(600, "request", requestId="req_9", proxy={"method": "GET", "host": "other.example", "path": "/third"}),
+    event(
+        600, "request", requestId="req_1", proxy={"method": "GET", "host": "shop.example", "path": "/first"}
+    ),
+    event(
+        600,
+        "request",
+        proxy={"method": "GET", "host": "shop.example", "path": "/second", "platformId": "p_2"},
+    ),
+    event(
+        600, "request", requestId="req_9", proxy={"method": "GET", "host": "other.example", "path": "/third"}
+    ),
     event(602, "stdout", text="cart service restarted"),
     event(601, "stderr", requestId="req_1", text="deadlock in cart"),
 ]
@@ -89,7 +97,7 @@ async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     assert "22 lines of its build log in" in text
     assert "1 of them errors" in text
     assert "2 spans, 50 % of them failed" in text
-    rows = text.partition("kind event trace")[2]
+    rows = text.partition("timekindeventtrace")[2]
     order = [rows.index(each) for each in ("BUILDING", "line 0", "line 9", "cart.ts has no types", "later 0")]
     assert order == sorted(order)
     # Only what is close to the error.
@@ -111,7 +119,7 @@ async def test_deployment_is_compared_with_the_one_before(site: Client) -> None:
     [("build", "line 5", "READY"), ("state", "BUILDING", "line 5"), ("request", "other.example", "line 5")],
 )
 async def test_one_kind_of_events_is_shown_whole(site: Client, kind: str, present: str, absent: str) -> None:
-    rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("kind event trace")[2]
+    rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("timekindeventtrace")[2]
 
     assert present in rows
     assert absent not in rows
@@ -137,7 +145,11 @@ async def test_deployment_without_anything_says_so(site: Client) -> None:
 @pytest.mark.parametrize(
     ("trace_id", "present", "absent"),
     [
-        (FAILED, ("/first", "deadlock in cart", "cart service restarted", "has no types", "line 9"), ("/second",)),
+        (
+            FAILED,
+            ("/first", "deadlock in cart", "cart service restarted", "has no types", "line 9"),
+            ("/second",),
+        ),
         (FINE, ("/second",), ("/first", "deadlock", "has no types", "cart service restarted")),
         (OLD, (), ("Events of its deployment",)),
     ],
