@@ -1,4 +1,4 @@
-"""`trace-drain platform …`: calls of the hosting platform and its gateway to language models; its emulator."""
+"""`trace-drain platform …`: calls of the hosting platform and its gateway; its records; its emulator."""
 
 from __future__ import annotations
 
