@@ -1,4 +1,4 @@
-"""Work of the store process for the platform: webhooks are applied, states become metrics, a failure is retried."""
+"""Work of the store process for the platform: webhooks are applied, states become metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.installations.lifecycle import Verdict
 from receiver.installations.records import StateChange
 from receiver.metrics import Metrics
 from receiver.settings import Platform, Settings
@@ -91,7 +92,12 @@ def test_p40_installation_is_probed_only_with_an_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probed = threading.Event()
-    monkeypatch.setattr(platform_work, "probe", lambda *_: probed.set() or "disabled")
+
+    def probe(*_: object) -> Verdict:
+        probed.set()
+        return "disabled"
+
+    monkeypatch.setattr(platform_work, "probe", probe)
     with running(tmp_path) as work:
         changes = (StateChange("active", 1.0),)
         work.records.installations.add(installation("icfg_a", changes=changes), TOKEN)

@@ -212,7 +212,7 @@ def add_installations(installations: Installations) -> None:
         installations.set_state(f"icfg_{state}", state, T0_S + 1)
 
 
-def _remove(projects: Projects) -> None:
+def remove_projects(projects: Projects) -> None:
     """Add removed projects whose ids and names are hostile; one of them is kept."""
     for at_s, text in enumerate(HOSTILE, 1):
         projects.created(text, text, at_s)
@@ -227,7 +227,7 @@ def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
         add_installations(facts.platform.installations)
-        _remove(facts.platform.projects)
+        remove_projects(facts.platform.projects)
         yield facts
 
 
