@@ -28,6 +28,8 @@ from receiver.dead_letters.replay import Replayer
 from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import Store
 from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
+from receiver.installations.records import State
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Access, Settings, User
@@ -242,13 +244,22 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
 
 
-def _install(installations: Installations) -> None:
+def add_installations(installations: Installations) -> None:
     """Add an installation of each state; the texts of the platform are hostile."""
     hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
-    for name, state in (("icfg_hostile", None), ("icfg_disabled", "disabled"), ("icfg_removed", "removed")):
-        installations.add(installation(name, **(hostile if state is None else {})), "token")
-        if state is not None:
-            installations.set_state(name, state, T0_S + 1)
+    installations.add(installation("icfg_hostile", **hostile), "token")
+    states: tuple[State, ...] = ("disabled", "removed")
+    for state in states:
+        installations.add(installation(f"icfg_{state}"), "token")
+        installations.set_state(f"icfg_{state}", state, T0_S + 1)
+
+
+def remove_projects(projects: Projects) -> None:
+    """Add removed projects whose ids and names are hostile; one of them is kept."""
+    for at_s, text in enumerate(HOSTILE, 1):
+        projects.created(text, text, at_s)
+        projects.removed(text, at_s + 1)
+    projects.revoke(HOSTILE[0])
 
 
 @pytest.fixture
@@ -257,7 +268,8 @@ def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
-        _install(facts.platform.installations)
+        add_installations(facts.platform.installations)
+        remove_projects(facts.platform.projects)
         yield facts
 
 
