@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -45,6 +46,9 @@ def default_text(setting_key: SettingKey) -> str:
         return f"`{str(setting_key.default).lower()}`"
     if isinstance(setting_key.default, int) and setting_key.form == "bytes":
         return f"`{size_setting(setting_key.default)}`"
+    if isinstance(setting_key.default, tuple):
+        # A bar would end the cell of the table.
+        return f"`{json.dumps(setting_key.default)}`".replace("|", "\\|")
     return f"`{setting_key.default!r}`".replace("'", '"')
 
 

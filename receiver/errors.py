@@ -14,9 +14,12 @@ ReceiverError
 │   ├── MemoryBudgetSpent      ├── ShuttingDown
 │   ├── Overloaded             ├── DeadlinePassed
 │   ├── CoreCrashed            ├── InboxFull (of webhooks)
+│   ├── CallerBusy, QueueFull (by an operator's queries)
 │   └── StoreTrouble (never seen by a sender)
 ├── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 │   └── CommandFailed          the command is correct but failed, or it found a problem
+├── NoSuchTrace            an operator named a trace that is not stored
+├── NotConfigured          an operator's request is for a feature that is off
 ├── NoSuchDeadLetter       an operator named a dead letter that does not exist
 ├── DeadLetterConflict     an operator's action on a dead letter is impossible now
 ├── InstallationRefused    the link that a browser followed cannot complete an installation
@@ -134,6 +137,14 @@ class InboxFull(Unavailable):
     """As many webhooks are stored and not yet applied as the settings allow."""
 
 
+class CallerBusy(Unavailable):
+    """The caller has too many waiting queries, or an explanation that runs already."""
+
+
+class QueueFull(Unavailable):
+    """Too many queries or explanations of all callers wait or run, or this query has waited too long."""
+
+
 class StoreTrouble(Unavailable):
     """The store refused the request, failed, or did not answer.
 
@@ -188,6 +199,14 @@ class CommandFailed(OperatorError):  # noqa: N818 - a verdict, not an accident
     """A correct command that failed: its object is missing or damaged, or the action is impossible now."""
 
     exit_code: ClassVar[int] = 1
+
+
+class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """No span of the trace is stored, or none that the caller may see."""
+
+
+class NotConfigured(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The settings do not switch the feature on that a request is for."""
 
 
 class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict, not an accident

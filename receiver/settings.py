@@ -364,6 +364,73 @@ class Webhook(Frozen, frozen=True):
     """Days from the removal of a project until its spans are due for deletion by an operator."""
 
 
+class PlatformEvents(Frozen, frozen=True):
+    """Events of deployments: what is fetched from the platform's API, and how long it is kept."""
+
+    retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the fetch until events are deleted; 0: never."""
+    followed_max: Annotated[int, Range(0, 64)] = 4
+    """Maximum number of live deployments whose events are followed. 0: events are fetched for pages only."""
+    request_attributes: Annotated[tuple[Annotated[str, Range(1, 1_024)], ...], Range(0, 16)] = (
+        "platform.requestId",
+        "platform.id",
+        "http.request.header.x-request-id",
+        "http.response.header.x-request-id",
+        "faas.invocation_id",
+    )
+    """Attributes of spans whose value is the id of a request in events: their `requestId` or `platformId`."""
+
+
+Pattern = Annotated[str, Range(1, 256)]
+"""A regular expression of `receiver/patterns.py`."""
+Price = Annotated[float, Range(0, 1_000_000)]
+REDACTED_KEYS = (
+    "authorization",
+    "cookie",
+    "token",
+    "passw(or)?d",
+    "passphrase",
+    "secret",
+    "api[-_. ]?key",
+    "private[-_. ]?key",
+    "credential",
+    "session",
+    "signature",
+)
+"""Keys whose values are secrets, in whatever text they occur."""
+REDACTED_PATTERNS = (
+    r"(authorization|cookie|token|passw(or)?d|secret|api[-_. ]?key|credential|session)\w*[\"']?\s*[=:]\s*\S",
+    r"(bearer|basic)\s+[a-z0-9+/=._~-]{8}",
+    r"eyJ[a-z0-9_-]{8}",
+    r"://[^/\s@]*:[^/\s@]*@",
+    "-----BEGIN",
+    "(AKIA|ASIA)[0-9A-Z]{16}",
+    "(sk|pk|rk|ghp|gho|ghs|glpat|xox[a-z])[-_][a-z0-9_-]{16}",
+)
+"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, known keys."""
+
+
+class Explain(Frozen, frozen=True):
+    """Explanations of traces by a language model, through the platform's gateway."""
+
+    model: Annotated[str, Range(0, 256)] = ""
+    """Name of the model, `PROVIDER/NAME`. Empty: nothing is sent."""
+    providers: Annotated[tuple[Attribute, ...], Range(0, 16)] = ()
+    """Providers that the gateway tries, in this order. Empty: the gateway chooses."""
+    image: bool = True
+    """Send the waterfall of the trace as an image without texts, too. Needs a model that reads images."""
+    tokens_max: Annotated[int, Range(10_000, 10_000_000)] = 60_000
+    """Tokens that one explanation may send in all its requests together, by the receiver's estimate."""
+    input_price: Price | None = None
+    """Price of a million tokens that are sent, in any currency. Not set: no cost is shown."""
+    output_price: Price | None = None
+    """Price of a million tokens of answers."""
+    redact_keys: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_KEYS
+    """Regular expressions for keys of attributes whose values are never sent: docs/platform.md."""
+    redact_patterns: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_PATTERNS
+    """Regular expressions for texts. A text in which one is found is never sent, not even in part."""
+
+
 class Platform(Frozen, frozen=True):
     """The hosting platform whose deployments are traced: its API and its gateway to language models."""
 
@@ -395,6 +462,8 @@ class Platform(Frozen, frozen=True):
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
     webhook: Webhook = Webhook()
+    events: PlatformEvents = PlatformEvents()
+    explain: Explain = Explain()
 
 
 class Settings(Frozen, frozen=True):

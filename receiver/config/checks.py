@@ -40,6 +40,7 @@ from receiver.config.addresses import (
 from receiver.config.pem import why_unusable
 from receiver.config.platform import PATH, webhook_problems
 from receiver.config.promoted import promoted_problems
+from receiver.config.redaction import redaction
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 from receiver.sizes import size_text
@@ -373,6 +374,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_bodies, ("limits.body_bytes_max", "limits.inflight_bytes_max", "drain.body_bytes_max")),
     (_resolve, ("resolve",)),
     (_sampling, ("sampling", "drain.name")),
+    (redaction, ("platform.explain",)),
 )
 """Every check, with the settings and tables that it reads."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from receiver.sizes import size_text
@@ -23,6 +24,11 @@ def sentence(message: str) -> str:
     return f"{message[:1].upper()}{message[1:].rstrip('.')}."
 
 
+def json_text(value: object) -> str:
+    """Return a value as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
 _FILTERS = {
     "ago": numbers.ago,
     "change": numbers.change,
@@ -30,6 +36,7 @@ _FILTERS = {
     "cut": cut,
     "duration": numbers.duration,
     "instant": instant,
+    "json_text": json_text,
     "percent": numbers.percent,
     "sentence": sentence,
     "short_id": numbers.short_id,

@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from receiver import errors
 from receiver.errors import (
     ANSWER_OF,
+    CallerBusy,
     DeadLetterConflict,
     InstallationFailed,
     InstallationRefused,
@@ -20,7 +21,10 @@ from receiver.errors import (
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
+    NoSuchTrace,
+    NotConfigured,
     OperatorError,
+    QueueFull,
     ReceiverError,
     Refused,
     StaleSegment,
@@ -39,6 +43,7 @@ def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
 
 
 NEVER_SENT = {
+    CallerBusy,
     DeadLetterConflict,
     InstallationFailed,
     InstallationRefused,
@@ -46,6 +51,9 @@ NEVER_SENT = {
     InvalidStatement,
     LimitExceeded,
     NoSuchDeadLetter,
+    NoSuchTrace,
+    NotConfigured,
+    QueueFull,
     StaleSegment,
 }
 VERDICTS = [

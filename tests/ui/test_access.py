@@ -44,8 +44,9 @@ CHANGES = {
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
 }
+EXPLANATIONS = ("/api/v1/traces/{id}/explain", "/trace/{id}/explain")
 FOR_OPERATORS = CHANGES | {
-    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql")
+    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql", *EXPLANATIONS)
 }
 PUBLIC = {
     ("GET", "/login"),
@@ -57,7 +58,7 @@ PUBLIC = {
 }
 
 
-READS_BY_POST = {("POST", "/api/v1/sql"), ("POST", "/sql"), ("POST", "/mcp")}
+READS_BY_POST = {("POST", path) for path in ("/api/v1/sql", "/sql", "/mcp", *EXPLANATIONS)}
 SESSIONS = {("POST", "/login"), ("POST", "/logout")}
 """Routes that log a line of their own."""
 
