@@ -210,3 +210,8 @@ def ended(events: list[Json]) -> Json:
     """Return how the explanation ended."""
     end: Json = events[-1]["ended"]
     return end
+
+
+def results_of(request: Json) -> list[str]:
+    """Return the results of tools in a request."""
+    return [message["content"] for message in request["messages"] if message["role"] == "tool"]
