@@ -393,6 +393,27 @@ class Explain(Frozen, frozen=True):
     """Regular expressions for texts. A text in which one is found is never sent, not even in part."""
 
 
+class Webhook(Frozen, frozen=True):
+    """Webhooks of the hosting platform, received on the listener of the drains."""
+
+    path: Annotated[str, Range(0, 1_024)] = ""
+    """Path that the platform posts to, different from those of the drains. Empty: no webhooks."""
+    secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
+    """Secrets (`secret_file`, `secret_files`), required with a path; several for rotation."""
+    signature_header: Annotated[str, Range(1, 256)] = "x-platform-signature"
+    """Header with the HMAC-SHA1 of the raw body, in hex."""
+    body_bytes_max: BodyBytes = 256 * KIB
+    """Size of one webhook."""
+    waiting_max: Millions = 10_000
+    """Webhooks that are acknowledged and not yet applied. At the limit the platform gets 503."""
+    waiting_bytes_max: Annotated[Bytes, Range(1 * KIB, 1 * TIB)] = 64 * MIB
+    """Size of these webhooks together. At the limit the platform gets 503."""
+    remembered_s: Annotated[float, Range(2 * DAY_S, 366 * DAY_S)] = 7 * DAY_S
+    """Time for which an applied webhook is recognised when it is sent again; platforms retry for a day."""
+    project_retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the removal of a project until its spans are due for deletion by an operator."""
+
+
 class Platform(Frozen, frozen=True):
     """The hosting platform whose deployments are traced: its API and its gateway to language models."""
 
@@ -408,9 +429,23 @@ class Platform(Frozen, frozen=True):
     """Slug of that team, for installations whose team id is not known."""
     api_key: Secret = ""
     """API key (`api_key_file`) of the gateway."""
+    client_id: Attribute = ""
+    """Id of the integration on the platform. Empty: the page `/platform` offers no installation."""
+    client_secret: Secret = ""
+    """Secret (`client_secret_file`) of the integration."""
+    install_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform where a user installs the integration."""
+    redirect_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of this receiver's page `/platform/installed`, as the integration is configured with it."""
+    encryption_key: Annotated[Secret, Range(32, 64 * KIB)] = ""
+    """Random text (`encryption_key_file`), at least 32 characters, that encrypts stored access tokens.
+
+    Empty: the tokens are in files that only the receiver's user can read.
+    """
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
     explain: Explain = Explain()
+    webhook: Webhook = Webhook()
 
 
 class Settings(Frozen, frozen=True):

@@ -18,6 +18,8 @@ from receiver.errors import (
     RETRY_AFTER_S,
     CallerBusy,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
@@ -50,6 +52,10 @@ class Forbidden(ReceiverError):  # noqa: N818 - a verdict
     """The role of the caller does not allow the request."""
 
 
+class NoSuchProject(ReceiverError):  # noqa: N818 - a verdict
+    """No project with this id was removed on the platform."""
+
+
 STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     InvalidFilter: HTTPStatus.BAD_REQUEST,
@@ -58,9 +64,12 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
+    NoSuchProject: HTTPStatus.NOT_FOUND,
     NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
     DeadLetterConflict: HTTPStatus.CONFLICT,
     NotConfigured: HTTPStatus.CONFLICT,
+    InstallationRefused: HTTPStatus.BAD_REQUEST,
+    InstallationFailed: HTTPStatus.BAD_GATEWAY,
     CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
     QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -164,6 +164,15 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
     ),
     ("get", "/api/v1/schema"): Route("schema", "State of the tables.", errors=BY_STORE),
     ("get", "/api/v1/health"): Route("health", "Checks of the store and the writer."),
+    ("get", "/api/v1/platform/projects"): Route(
+        "removedProjects", "Projects that were removed on the platform.", (), (JSON_LINES,)
+    ),
+    ("post", "/api/v1/platform/projects/{id}/keep"): Route(
+        "keepProject",
+        "Keep the spans of a removed project: they do not become due for deletion.",
+        (Parameter("id", "the id of a project", is_required=True),),
+        errors=(HTTPStatus.NOT_FOUND, *BY_STORE),
+    ),
     ("get", "/api/v1/dead"): Route("deadLetters", "Dead letters.", (), (JSON_LINES,), BY_STORE),
     ("get", "/api/v1/dead/{id}"): Route(
         "deadLetter", "A dead letter.", (_DEAD_ID,), errors=(HTTPStatus.NOT_FOUND, *BY_STORE)
@@ -188,6 +197,9 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         "Derive the rollups again from the spans.",
         (Parameter("since", "how far back, like 24h; all by default", schema=TIME),),
         errors=BY_STORE,
+    ),
+    ("get", "/api/v1/platform/installations"): Route(
+        "installations", "Installations of the platform's integration.", (), (JSON_LINES,)
     ),
     ("get", "/api/v1/openapi.json"): Route("description", "This description."),
 }

@@ -35,6 +35,7 @@ VERBS = {
     "latency": "Print the durations of requests over time, as a heatmap.",
     "load": "Send load to a receiver, measure it, and verify what it stored.",
     "operations": "List the operations of a service.",
+    "platform": "Call the hosting platform (events, microfrontends, language models), or emulate it.",
     "red": "Print rate, errors and durations of requests by service or another key.",
     "rollup": "Print the state of the rollups, or build them again.",
     "sampling": "Explain a sampling decision.",

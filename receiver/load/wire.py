@@ -109,6 +109,13 @@ def _any_value(value: Value) -> dict[str, Any]:
 
 def json_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
     """Encode as `application/json`."""
+    return json_body_of(resources, dict)
+
+
+def json_body_of(
+    resources: Sequence[Resource], spelled: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[bytes, list[int]]:
+    """Encode as JSON in a dialect: `spelled` returns a span as the sender writes it."""
     marks = Marks(JSON_TIME_MARK)
     document = {
         "resourceSpans": [
@@ -117,7 +124,7 @@ def json_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
                 "scopeSpans": [
                     {
                         "scope": {"name": resource.scope[0], "version": resource.scope[1]},
-                        "spans": [_json_span(span, marks) for span in resource.spans],
+                        "spans": [spelled(_json_span(span, marks)) for span in resource.spans],
                     }
                 ],
             }

@@ -13,8 +13,8 @@ import msgspec
 from receiver.platform.errors import WrongShape
 from receiver.platform.json_text import converted, parse_object, tolerant
 
-CREATED_MAX_MS: Final = 8.64e15
-"""Last instant that a date of JavaScript can have."""
+CREATED_MAX_MS: Final = 253_402_300_799_999
+"""Last millisecond of the year 9999, beyond which there are no dates."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

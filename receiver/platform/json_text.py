@@ -7,7 +7,7 @@ each text is parsed once.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 import orjson
@@ -64,7 +64,8 @@ def converted(content: object, shape: type[Shape], what: str) -> Shape:
 def tolerant(content: object, shape: type[Shape]) -> Shape:
     """Convert to a type without required fields; a field of another type counts as missing.
 
-    A number in the place of a text becomes its digits, and the reverse.
+    A number in the place of a text becomes its digits, and the reverse. A text in the place of a list becomes
+    a list of one text.
     """
     if not isinstance(content, dict):
         return shape()
@@ -82,14 +83,21 @@ def tolerant(content: object, shape: type[Shape]) -> Shape:
 
 def _field(value: Any, kind: Any) -> list[Any]:  # noqa: ANN401 - any JSON, any type
     """Return the value in a list, or an empty list if the type cannot have it."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return [tolerant(value, kind)]
+    inner = next((option for option in (kind, *get_args(kind)) if _is_struct(option)), None)
+    if inner is not None:
+        return [tolerant(value, inner)] if isinstance(value, dict) else []
     if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
         return [str(value)]
+    if kind == tuple[str, ...] and isinstance(value, str):
+        return [(value,)]
     try:
         return [msgspec.convert(value, kind, strict=False)]
     except msgspec.ValidationError:
         return []
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _is_deep(text: bytes) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from receiver.platform.errors import CodeRejected, InvalidRequest, TryLater, WrongShape
+from receiver.platform.errors import AnswerCut, CodeRejected, InvalidRequest, TryLater, WrongShape
 from receiver.platform.http_calls import FORM, HttpCaller, Request
 from receiver.platform.json_text import converted, parse_object
 from receiver.platform.remotes import PLATFORM
@@ -60,7 +60,7 @@ async def exchange(  # noqa: PLR0913 - the parameters of the specification
             status=refusal.status,
             code=refusal.code,
         ) from None
-    except TryLater as failure:
+    except (TryLater, AnswerCut) as failure:
         # The class stays, and the text says that the same code must not be sent again.
         failure.args = (f"{failure}; the code may be used up: start the installation again",)
         raise

@@ -7,7 +7,7 @@ each `data:` line; its other fields, comments and blank lines only keep the conn
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final, Protocol
 
 from receiver.platform.errors import AnswerCut, AnswerTooLarge, NotJson
@@ -29,7 +29,7 @@ DONE: Final = b"[DONE]"
 class _Reader(Protocol):
     """Splits pieces of an answer."""
 
-    def feed(self, piece: bytes) -> list[bytes]:
+    def feed(self, piece: bytes) -> Iterable[bytes]:
         """Return the texts that are complete now."""
 
     def end(self) -> list[bytes]:
@@ -61,17 +61,18 @@ class LineReader:
         self._rest = bytearray()
         self._only_event_stream = only_event_stream
 
-    def feed(self, piece: bytes) -> list[bytes]:
-        """Return the texts of the lines that are complete now."""
-        head, newline, tail = piece.rpartition(b"\n")
-        if newline:
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the texts of the lines that are complete now."""
+        head, line_feed, tail = piece.rpartition(b"\n")
+        lines: list[bytes] = []
+        if line_feed:
             lines = bytes(self._rest + head).split(b"\n")
-            self._rest = bytearray(tail)
-        else:
-            lines = []
-            self._rest += piece
+            self._rest.clear()
+        self._rest += tail
+        for line in lines:
+            if text := self._text_of(line):
+                yield text
         _require_size(len(self._rest))
-        return [text for line in lines if (text := self._text_of(line))]
 
     def end(self) -> list[bytes]:
         """Return the text of a last line without its end."""
@@ -148,6 +149,8 @@ class ArrayReader:
         if sign in b"]}":
             self._depth -= 1
             self._is_complete = self._depth == 0
+            if self._is_complete and sign != b"]":
+                raise NotJson("the answer has an array that does not end with a bracket")
             return self._is_complete
         return sign == b","
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.platform import PlatformRoutes
+from receiver.api.platform_projects import ProjectRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource
@@ -17,7 +19,9 @@ from receiver.ui.dead_letter_forms import DeadLetterForms
 from receiver.ui.error_pages import ErrorPages
 from receiver.ui.explain_form import ExplainForm
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.install_routes import InstallRoutes
 from receiver.ui.login import Login
+from receiver.ui.project_forms import ProjectForms
 from receiver.ui.site import Site
 
 
@@ -30,6 +34,9 @@ def operator_application(
         return ApiSource(api, request)
 
     explainer, site = Explainer(lambda: facts.loaded.settings.platform), Site(source_for, facts)
+    project_routes = ProjectRoutes(
+        facts.platform.projects, lambda: facts.settings.platform.webhook.project_retention_days, facts.pool
+    )
     application = api.application(
         dead_letters,
         rollup,
@@ -37,6 +44,10 @@ def operator_application(
         ExplainForm(site, explainer),
         ExplainRoutes(source_for, explainer),
         DeadLetterForms(dead_letters, facts.results),
+        InstallRoutes(facts),
+        project_routes,
+        ProjectForms(project_routes, facts.results),
+        PlatformRoutes(facts.platform.installations, facts.pool),
         Login(),
         McpRoutes(source_for),
         JaegerRoutes(api),

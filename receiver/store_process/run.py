@@ -49,8 +49,9 @@ from receiver.redelivery.window import Window
 from receiver.rollup.derivation import Closing
 from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
-from receiver.store_process.metrics import report
+from receiver.store_process.metrics import newer_segments_text, report
 from receiver.store_process.operator_routes import operator_application
+from receiver.store_process.platform_work import PlatformWork
 from receiver.store_process.ports import Ports
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
@@ -99,7 +100,7 @@ class StoreWork:
         self._dead_letters = self._dead_letter_list.dead
         # Before the writer or a replay can create files that `tidy` would delete.
         self._dead_letters.tidy()
-        self._progress = Progress()
+        self._platform, self._progress = PlatformWork(settings), Progress()
         self._stop_signal = StopSignal(time.monotonic)
         self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
         self._drains_without_dedupe = _drains_without_dedupe(settings)
@@ -130,6 +131,7 @@ class StoreWork:
             self._dead_letter_list.find,
             partial(read_admin_port, settings.admin_listen),
             self._pool,
+            self._platform.records,
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
 
@@ -163,6 +165,7 @@ class StoreWork:
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
         self._rollup.start()
+        self._platform.start()
 
     def _spool_space(self) -> SpoolSpace:
         return SpoolSpace(
@@ -192,6 +195,7 @@ class StoreWork:
             raise self._failure
         self._watchdog.check()
         report(self._progress, self._dead_letters, self._metrics)
+        self._platform.report(self._metrics)
         self._metrics.set("rollup_lag_seconds", self._rollup.lag_s())
         # The ledger is read in the writer's thread and may not be ready yet.
         if self._balances is not None:
@@ -202,7 +206,7 @@ class StoreWork:
             "redelivery": self._progress.window_trouble,
             "ledger": self._ledger_metrics.trouble,
             "clock": self._expiry.warning,
-            "journal": _newer_segments_text(len(self._journal.newer)),
+            "journal": newer_segments_text(self._journal),
         }
 
     def _ledger_answer(self, query: Mapping[str, str]) -> ledger_query.Answer:
@@ -229,6 +233,7 @@ class StoreWork:
         self._stop_signal.stop(grace_s)
         # In threads, all of these: they block, and the event loop must keep sending reports.
         await asyncio.to_thread(self._rollup.stop)
+        await asyncio.to_thread(self._platform.stop)
         await asyncio.to_thread(self._thread.join, grace_s)
         await asyncio.to_thread(self._rollup.join, 1.0)
         # After the writer, which uses the engine; also if it hangs, because the grace period is over.
@@ -389,10 +394,3 @@ class StoreWork:
 def _drains_without_dedupe(settings: Settings) -> frozenset[str]:
     """Return the drains without deduplication."""
     return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
-
-
-def _newer_segments_text(count: int) -> str:
-    """Return the health text for segments of a newer version; empty if there are none."""
-    return (
-        f"{count} segments were written by a newer version; run that version to store them" if count else ""
-    )

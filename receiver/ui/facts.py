@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 from receiver.config.load import Loaded
 from receiver.dead_letters.directory import DeadLetter
 from receiver.dead_letters.listing import DeadLetterEntry
+from receiver.installations.platform_records import PlatformRecords
 from receiver.journal.quarantine import Body
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import Settings
@@ -76,6 +77,7 @@ class ReceiverFacts:
     """Reads metrics and checks of all processes from the admin port; blocks."""
     pool: ThreadPoolExecutor
     """Threads for the functions that block."""
+    platform: PlatformRecords
     results: Results = field(default_factory=Results)
 
     @property

@@ -12,6 +12,7 @@ from receiver.ui import (
     errors,
     explanation,
     overview,
+    platform,
     receiver,
     search,
     service_map,
@@ -35,6 +36,15 @@ _ALL: Final = (
     Page("sql", "/sql", "SQL", "What do the tables hold?", sql.build, "q", is_live=True, role="operator"),
     Page("receiver", "/receiver", "Receiver", "Is anything missing?", receiver.build, "r", is_live=True),
     Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
+    Page(
+        "platform",
+        "/platform",
+        "Platform",
+        "Is the integration installed?",
+        platform.build,
+        "p",
+        is_live=True,
+    ),
     Page(
         "dead-letter",
         "/receiver/dead/{id}",

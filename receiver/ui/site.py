@@ -134,8 +134,9 @@ class Site:
     @requires("viewer", within_projects=True)
     async def _tail_rows(self, request: web.Request) -> web.Response:
         """Answer with the spans received since a time for the script that adds them to the page."""
-        answer = await tail.ask(self._view(request))
-        rows = [tail.shown(row) for row in answer.rows]
+        view = self._view(request)
+        answer = await tail.ask(view)
+        rows = [tail.shown(view, row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
     @requires("viewer", within_projects=True)

@@ -16,7 +16,7 @@ from receiver.ui import numbers, svg
 from receiver.ui.filter_text import all_of, known_terms
 from receiver.ui.long_texts import cut
 from receiver.ui.static import url_of
-from receiver.ui.view import term
+from receiver.ui.view import instant, term
 
 
 def sentence(message: str) -> str:
@@ -35,6 +35,7 @@ _FILTERS = {
     "count": numbers.count,
     "cut": cut,
     "duration": numbers.duration,
+    "instant": instant,
     "json_text": json_text,
     "percent": numbers.percent,
     "sentence": sentence,

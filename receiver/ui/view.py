@@ -59,6 +59,11 @@ class View:
         """Return the only projects whose spans the caller may see; none: all."""
         return self.caller.projects if self.caller else ()
 
+    def project_text(self, project_id: str) -> str:
+        """Return a project as pages show it: its name, if the platform has sent one, beside its id."""
+        name = self.facts.platform.projects.name(project_id)
+        return f"{name} ({project_id})" if name else project_id
+
     @property
     def times(self) -> dict[str, str]:
         """Return the time range as parameters with absolute times."""

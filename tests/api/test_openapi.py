@@ -15,6 +15,8 @@ from receiver.api import openapi
 from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.lines import ARROW, JSON_LINES
 from receiver.api.page import page
+from receiver.api.platform import PlatformRoutes
+from receiver.api.platform_projects import ProjectRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.route_table import ROUTES
 from receiver.api.routes import Api
@@ -24,6 +26,8 @@ from receiver.errors import Refused
 from receiver.explain.explainer import Explainer
 from receiver.explain.routes import ExplainRoutes
 from receiver.http.protocol import PROBLEM
+from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
 from receiver.query.counts import parse_counts
 from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import parse_export
@@ -43,7 +47,9 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
         explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
-        application = api.application(dead_letters, rollup, explain)
+        platform = PlatformRoutes(Installations(directory / "platform"), pool)
+        projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
+        application = api.application(dead_letters, rollup, platform, projects, explain)
     return {
         (route.method, route.resource.canonical)
         for route in application.router.routes()

@@ -14,6 +14,8 @@ from receiver.errors import (
     ANSWER_OF,
     CallerBusy,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
@@ -43,6 +45,8 @@ def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
 NEVER_SENT = {
     CallerBusy,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,

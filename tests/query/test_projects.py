@@ -168,7 +168,9 @@ WITHOUT_SPANS: Final = {
 REFUSED: Final = {
     *("/api/v1/sql", "/api/v1/ledger", "/api/v1/schema", "/api/v1/rollup", "/api/v1/rollup/rebuild"),
     *("/api/v1/dead", "/api/v1/dead/{id}", "/api/v1/dead/{id}/replay"),
+    *("/api/v1/platform/projects", "/api/v1/platform/projects/{id}/keep", "/platform/projects/{id}/keep"),
     *("/receiver", "/connect", "/connect/checks", "/sql"),
+    *("/platform", "/platform/install", "/platform/installed", "/api/v1/platform/installations"),
     *("/receiver/dead/{id}", "/receiver/dead/{id}/replay", "/receiver/dead/{id}/drop"),
 }
 FOR_OPERATORS: Final = {"/api/v1/traces/{id}/explain", "/trace/{id}/explain"}

@@ -25,7 +25,7 @@ from receiver.rollup.derivation import Closing
 from receiver.settings import Access, Platform, Role, User
 from receiver.store_process.operator_routes import operator_application
 from tests.support.fake_clickhouse import MemoryStore
-from tests.support.receiver_facts import facts_of
+from tests.support.receiver_facts import NO_PLATFORM, facts_of
 
 Client = TestClient[web.Request, web.Application]
 Headers = dict[str, str]
@@ -49,14 +49,14 @@ class NoStore(MemoryStore):
 
 
 @asynccontextmanager
-async def receiver_with(  # noqa: PLR0913 - the parts of a receiver
+async def receiver_with(  # noqa: PLR0913 - each part of a receiver
     directory: Path,
     access: Access = USERS,
     token: str = "",
     *,
     store: Store | None = None,
     replayer: Replayer | None = None,
-    platform: Platform | None = None,
+    platform: Platform = NO_PLATFORM,
 ) -> AsyncIterator[Client]:
     """Start the API and the pages with these users.
 

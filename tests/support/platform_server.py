@@ -45,6 +45,8 @@ class PlatformServer:
         self.url = ""
         self.answers: list[Answer] = []
         self.received: list[Received] = []
+        self.is_left = asyncio.Event()
+        """Whether a client closed the connection of an answer that hangs."""
 
     def script(self, *answers: Answer) -> None:
         """Set the answers."""
@@ -74,7 +76,10 @@ class PlatformServer:
             await response.write(piece)
             await asyncio.sleep(answer.pause_s)
         if answer.hangs:
-            await asyncio.sleep(3_600)
+            try:
+                await asyncio.sleep(3_600)
+            finally:
+                self.is_left.set()
         if answer.is_cut and request.transport:
             # Everything that was written is sent before the connection closes.
             request.transport.close()
@@ -86,7 +91,8 @@ async def platform_server(*answers: Answer) -> AsyncIterator[PlatformServer]:
     """Run a server on a free port."""
     scripted = PlatformServer()
     scripted.script(*answers)
-    runner = web.ServerRunner(web.Server(scripted.handle, access_log=None), shutdown_timeout=0.1)
+    server = web.Server(scripted.handle, access_log=None, handler_cancellation=True)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

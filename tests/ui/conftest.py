@@ -26,18 +26,22 @@ from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
+from receiver.installations.installations import Installations
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Access, Settings
+from receiver.settings import Access, Settings, User
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.pages import PAGES
 from receiver.ui.site import Site
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.browser import CHROMIUM, chromium, faultless_page
+from tests.support.installations import T0_S, installation
 from tests.support.receiver_facts import facts_of
 from tests.support.segments import DIGEST_KEY
+from tests.support.token_server import PlatformServer, platform_server
 
+SECOND_ADMIN = User(name="ann", token="token of ann....", role="admin")
 LOOPBACK = "http://127.0.0.1:"
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
@@ -196,12 +200,22 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
 
 
+def _install(installations: Installations) -> None:
+    """Add an installation of each state; the texts of the platform are hostile."""
+    hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
+    for name, state in (("icfg_hostile", None), ("icfg_disabled", "disabled"), ("icfg_removed", "removed")):
+        installations.add(installation(name, **(hostile if state is None else {})), "token")
+        if state is not None:
+            installations.set_state(name, state, T0_S + 1)
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
+        _install(facts.platform.installations)
         yield facts
 
 
@@ -232,6 +246,21 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
             return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer=replayer))
 
         yield enter
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[PlatformServer]:
+    """Yield a platform that exchanges codes for tokens."""
+    async with platform_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(platform: PlatformServer, tmp_path: Path) -> AsyncIterator[Client]:
+    """Yield a receiver whose users can install the platform's integration."""
+    access = Access(user=(*USERS.user, SECOND_ADMIN))
+    async with receiver_with(tmp_path, access, platform=platform.settings) as client:
+        yield client
 
 
 @asynccontextmanager
