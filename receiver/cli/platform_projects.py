@@ -22,7 +22,9 @@ PATH = "/api/v1/platform/projects"
 Row = dict[str, Any]
 
 
-@click.command(epilog=examples("trace-drain platform projects", "trace-drain platform projects --format json"))
+@click.command(
+    epilog=examples("trace-drain platform projects", "trace-drain platform projects --format json")
+)
 @config_option
 @data_option
 @click.option(

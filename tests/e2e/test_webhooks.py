@@ -35,7 +35,9 @@ def test_p50_webhooks_are_applied_though_every_process_is_killed(fresh_dir: Path
     (fresh_dir / "secret").write_text(SECRET)
     now_ms = time.time_ns() // 1_000_000
     with ReceiverProcess(fresh_dir, config=CONFIG) as receiver:
-        created = document("wh_1", payload={"project": {"id": "prj_1", "name": "shop"}}, created_at_ms=now_ms - 9)
+        created = document(
+            "wh_1", payload={"project": {"id": "prj_1", "name": "shop"}}, created_at_ms=now_ms - 9
+        )
         removed = document("wh_2", "project.removed", {"project": {"id": "prj_1"}}, now_ms - 5)
         # The later event first.
         assert [post(receiver, body).status for body in (removed, created, removed)] == [200, 200, 200]

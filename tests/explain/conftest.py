@@ -41,7 +41,7 @@ INJECTIONS = (
 )
 
 
-def stored(trace_id: str, span_id: str, parent: str = "", **columns: Any) -> Row:  # noqa: ANN401 - any column
+def stored(trace_id: str, span_id: str, parent: str = "", /, **columns: Any) -> Row:  # noqa: ANN401 - any column
     """Return a span of the project `prj_1`."""
     defaults = {
         "Timestamp": f"{datetime.fromtimestamp(NOW_S, UTC):%Y-%m-%d %H:%M:%S}.000000000",

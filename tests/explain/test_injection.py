@@ -30,7 +30,7 @@ from tests.explain.conftest import (
 )
 from tests.support.access import ADMIN, OPERATOR, bearer
 
-OBEDIENT = (
+OBEDIENT: tuple[tuple[str, Json], ...] = (
     ("run_sql", {"query": "DROP TABLE otel_traces"}),
     ("search_traces", {"filter": "project=prj_2"}),
     ("delete_traces", {}),
@@ -40,7 +40,7 @@ OBEDIENT = (
     ("get_span", {"span_id": f"' OR TraceId='{OTHERS}"}),
     ("get_trace", {"trace_id": OTHERS}),
 )
-QUESTIONS_OF_OTHERS = (
+QUESTIONS_OF_OTHERS: tuple[tuple[str, Json], ...] = (
     ("errors", {"filter": "project=prj_2"}),
     ("errors", {"filter": f"project=prj_2 or service='{MARKER} web'"}),
     ("compare_deployments", {"a": "dpl_1", "b": f"dpl_{MARKER}"}),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, Page
 
+from receiver.api.access import COOKIE
 from receiver.settings import User
 from tests.explain.conftest import (
     HOSTILE,
@@ -23,7 +24,7 @@ from tests.explain.conftest import (
     calling,
     spoken,
 )
-from tests.support.access import COOKIE, OPERATOR, VIEWER, session
+from tests.support.access import OPERATOR, VIEWER, session
 from tests.support.browser import accessibility_violations, chromium, faultless_page, needs_chromium
 from tests.support.platform_server import Answer
 from tests.ui.test_pages import Document

@@ -92,7 +92,9 @@ async def test_operator_keeps_the_spans_of_a_removed_project_by_the_form(
 
 async def test_removed_project_is_kept_by_the_api_once_and_again(client: Client) -> None:
     for _ in range(2):
-        answer = await client.post("/api/v1/platform/projects/prj_due/keep", json={}, headers=session(OPERATOR))
+        answer = await client.post(
+            "/api/v1/platform/projects/prj_due/keep", json={}, headers=session(OPERATOR)
+        )
         assert answer.status == 200
 
 
@@ -109,7 +111,9 @@ async def test_project_is_not_kept(client: Client, user: User, project_id: str, 
 
 
 async def test_disk_error_leaves_the_project_as_it_was(client: Client) -> None:
-    with process_with(DiskFault(WRITE_CALLS, 1, is_permanent=True, error=lambda: OSError(28, "No space left"))):
+    with process_with(
+        DiskFault(WRITE_CALLS, 1, is_permanent=True, error=lambda: OSError(28, "No space left"))
+    ):
         url = "/api/v1/platform/projects/prj_due/keep"
         answer = await client.post(url, json={}, headers=session(OPERATOR))
 
@@ -144,7 +148,13 @@ class RowsOfAProject(FakeSource):
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         seen = {**row("prj_1", "dpl_1", 5), "first_seen": "2027-01-15T07:00:00Z", "errors": 0}
-        counted = {"group": "prj_1", "start": query.get("since", ""), "spans": 1, "errors": 0, "error_rate": 0.0}
+        counted = {
+            "group": "prj_1",
+            "start": query.get("since", ""),
+            "spans": 1,
+            "errors": 0,
+            "error_rate": 0.0,
+        }
         durations = {"p50_ms": 1.0, "p95_ms": 2.0, "p99_ms": 3.0}
         rows = {"tail": [row_of("GET /")], "deployments": [seen], "red": [{**counted, **durations}]}
         return Answer(rows.get(name, []))

@@ -96,9 +96,7 @@ def test_p50_removed_installation_loses_its_token_and_keeps_its_record(disk: Mem
     assert (ended.state, records.installations.token("icfg_a")) == ("removed", "")
     assert records.installations.token("icfg_b") == TOKEN
     assert TOKEN.encode() not in b"".join(
-        bytes(node.now)
-        for node in disk._nodes()
-        if isinstance(node.now, bytearray) and b"icfg_a" in node.now  # noqa: SLF001
+        bytes(node.now) for node in disk._nodes() if isinstance(node.now, bytearray) and b"icfg_a" in node.now
     )
 
 

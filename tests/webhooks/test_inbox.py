@@ -104,9 +104,7 @@ def test_acknowledged_webhook_survives_a_crash_at_any_call(
 @pytest.mark.fault("ENOSPC or EIO at every file operation of webhooks, once or permanently")
 @pytest.mark.parametrize("is_permanent", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_acknowledged_webhook_survives_a_disk_error_at_any_call(
-    code: int, *, is_permanent: bool
-) -> None:
+def test_acknowledged_webhook_survives_a_disk_error_at_any_call(code: int, *, is_permanent: bool) -> None:
     for count in range(1, CALLS_MAX):
         disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
         disk.fail_nth(count, lambda: OSError(code, os.strerror(code)), is_permanent=is_permanent)
