@@ -67,7 +67,10 @@ def _failure(*texts: str) -> Row:
 
 
 def _spans() -> Iterator[Row]:
+    # The end of the secret is behind the length to which names of services are cut.
+    long_secret = f"{'w' * 45} sk-{SECRET}-0123456789abcdef"
     yield stored(TRACE, ROOT, SpanName="GET /cart", **_failure("500"))
+    yield stored(TRACE, f"{3:016x}", ROOT, ServiceName=long_secret)
     secrets = {
         "http.request.header.authorization": SECRET,
         "db.statement": f"SELECT '{SECRET}' -- password={SECRET}",

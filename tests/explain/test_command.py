@@ -46,6 +46,7 @@ async def test_answer_is_printed_with_its_costs_before_and_after(start: Start, t
     )
     before, after = result.stderr.splitlines()
     assert before.startswith(f"lab/model at {receiver.gateway.url}: ")
+    assert " redacted texts; " in before
     assert "cost about 0.0" in before
     assert after == "2,000 tokens sent, 100 tokens received, cost 0.0070"
 

@@ -110,6 +110,8 @@ async def test_preview_is_the_request_byte_for_byte(start: Start) -> None:
     assert preview["bytes"] == len(received.body)
     assert preview["gateway"] == receiver.gateway.url
     assert preview["image_bytes"] > 0
+    assert preview["redacted"] == received.body.count(REDACTED.encode()) - 1  # the instructions explain it
+    assert preview["redacted"] > 1
     assert 0 < preview["tokens"] < preview["tokens_max"]
     assert preview["cost"] is preview["cost_max"] is None
 
