@@ -25,6 +25,8 @@ TRACE, OTHERS, HOSTILE, NEIGHBOUR = "a" * 32, "b" * 32, "c" * 32, "d" * 32
 ROOT, QUERY, MISSING = f"{1:016x}", f"{2:016x}", f"{9:016x}"
 MARKER = "zzother"
 """Part of every text of the other project."""
+DISTANT = "two hours away"
+"""Part of every text of spans that are too far from the traces for the tools."""
 SECRET = "hunter2"
 API_KEY = "key-of-the-gateway"
 LIMITED = User(name="lim", token="token of lim....", role="operator", projects=("prj_1",))
@@ -102,6 +104,16 @@ def _spans() -> Iterator[Row]:
     yield stored(OTHERS, ROOT, **other, **_failure(f"{MARKER} failed"), SpanAttributes={"tier": MARKER})
     yield stored(NEIGHBOUR, ROOT)
     yield stored(NEIGHBOUR, QUERY, ROOT, **other, **_failure(f"{MARKER} failed"))
+    for hours in (-2, 2):
+        at = datetime.fromtimestamp(NOW_S + hours * 3_600, UTC)
+        times = {"Timestamp": f"{at:%Y-%m-%d %H:%M:%S}.000000000", "Events.Timestamp": []}
+        texts = {
+            "SpanName": DISTANT,
+            "StatusCode": "Error",
+            "StatusMessage": DISTANT,
+            "SpanAttributes": {"tier": DISTANT},
+        }
+        yield stored(f"{hours + 4_000:032x}", ROOT, **times, **texts)
     for place, text in enumerate(INJECTIONS):
         texts = {"SpanName": text, "ServiceName": text, "SpanAttributes": {text: text, "http.route": text}}
         yield stored(HOSTILE, f"{place + 16:016x}", **texts, **_failure(text))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from structlog.testing import capture_logs
 
 from receiver.explain import explainer
 from receiver.explain.conversation import CALLS_MAX, NO_MORE_CALLS, ROUNDS_MAX
 from receiver.explain.prices import ANSWER_CHARACTERS_MAX
+from receiver.explain.routes import while_connected
 from tests.explain.conftest import (
     API_KEY,
     LIMITED,
@@ -200,6 +204,8 @@ async def test_client_that_leaves_cancels_the_request_to_the_gateway(start: Star
     with capture_logs() as logged:
         answer = await receiver.client.post(path_of(TRACE), json={}, headers=headers())
         assert b"sent" in await answer.content.readline()
+        # After this line nothing is sent to the client, so no write can fail.
+        assert b"Wait." in await answer.content.readline()
         answer.close()
         while not any(line["event"] == "explanation ended" for line in logged):  # noqa: ASYNC110 - a list
             await asyncio.sleep(0.05)
@@ -208,3 +214,21 @@ async def test_client_that_leaves_cancels_the_request_to_the_gateway(start: Star
     assert line["error"] == "cancelled"
     # The place is free again.
     assert ended(await receiver.explained())["outcome"] == "complete"
+
+
+async def test_work_for_a_client_that_has_left_is_cancelled() -> None:
+    # The server of the other tests cancels handlers by itself; that of the receiver does not.
+    ended_by: list[str] = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended_by.append("cancelled")
+
+    request = make_mocked_request("POST", "/")
+    cast("Mock", request.transport).is_closing.return_value = True
+    with pytest.raises(ConnectionResetError):
+        await while_connected(request, endless())
+
+    assert ended_by == ["cancelled"]
