@@ -1,4 +1,4 @@
-"""`trace-drain platform …`: calls of the hosting platform and its gateway to language models; its emulator."""
+"""`trace-drain platform …`: calls of the hosting platform and its gateway, and an emulator of both."""
 
 from __future__ import annotations
 

@@ -96,6 +96,7 @@ async def _add_project(platform: Platform, request: web.Request) -> dict[str, An
 
 
 async def _remove_project(platform: Platform, request: web.Request) -> dict[str, Any]:
+    await read_body(request, bodies.Nothing)
     platform.remove_project(request.match_info["id"])
     return {}
 

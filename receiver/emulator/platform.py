@@ -1,4 +1,4 @@
-"""State of the emulated platform, in memory: an emulator that is started again begins anew with its seed."""
+"""State of the emulated platform, in memory: a new process has forgotten it, and its seed makes the same ids."""
 
 from __future__ import annotations
 
