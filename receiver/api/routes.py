@@ -12,7 +12,7 @@
     GET /api/v1/openapi.json, /docs                           description of all routes: see `openapi`
     /api/v1/dead                                              dead letters: see `dead_letters`
     /api/v1/rollup                                            rollups: see `rollup`
-    /api/v1/platform/projects, /api/v1/platform/projects/{id}/keep    removed projects: see `platform_projects`
+    /api/v1/platform/projects                                 removed projects: see `platform_projects`
     /api/v1/platform/installations                            installations: see `platform`
 
 Invariant: client input reaches the store as a parameter only; an unknown parameter is rejected. The last line

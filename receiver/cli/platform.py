@@ -10,7 +10,9 @@ from receiver.cli.group import Group
 from receiver.cli.platform_emulate import emulate
 from receiver.cli.platform_events import events
 from receiver.cli.platform_gateway import chat, models
+from receiver.cli.platform_installations import installations
 from receiver.cli.platform_microfrontends import microfrontends
+from receiver.cli.platform_projects import keep_project, projects
 
 
 @click.group(cls=Group)
@@ -21,5 +23,5 @@ def platform() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
-for command in (chat, emulate, events, microfrontends, models):
+for command in (chat, emulate, events, installations, keep_project, microfrontends, models, projects):
     platform.add_command(command)

@@ -30,7 +30,7 @@ from receiver.intake.head import Head, HttpRefused, RequestContext
 from receiver.intake.pending import PendingDelivery, ReceiptCallback
 from receiver.intake.routes import KeepWebhook, Routes, Sender
 from receiver.logs import limited
-from receiver.metrics import MetricName, Metrics
+from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import Drain, Limits
 
@@ -314,14 +314,14 @@ class DeliveryHandler:
     def _count_reply(self, context: RequestContext, reply: Reply) -> Reply:
         """Count the reply, and add the header that is configured for its path."""
         # In `deliveries`, tests would lower the failure rate by which platforms disable a drain.
+        status = "closed" if reply is answers.HANG_UP else str(reply.status)
         if context.is_endpoint_test:
             self._metrics.add("endpoint_tests", drain=context.drain_name)
+        # Webhooks are not part of the failure budget of a drain.
+        elif context.is_webhook:
+            self._metrics.add("webhooks", status=status)
         else:
-            status = "closed" if reply is answers.HANG_UP else str(reply.status)
-            # Webhooks are not part of the failure budget of a drain.
-            labels = {} if context.is_webhook else {"drain": context.drain_name}
-            name: MetricName = "webhooks" if context.is_webhook else "deliveries"
-            self._metrics.add(name, **labels, status=status)
+            self._metrics.add("deliveries", drain=context.drain_name, status=status)
         return reply if context.route is None else reply.with_header(context.route.header_line)
 
 

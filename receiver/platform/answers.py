@@ -53,12 +53,12 @@ async def error_of(
     code, message = (_hidden(text, secrets) for text in _code_and_message(body))
     kind, advice = _kind_and_advice(answer.status, body)
     retry_after_s = parse_retry_after(answer.headers.get("Retry-After"), now_s)
-    said = f"{remote.name} answered {answer.status}{f' {code}' if code else ''}"
+    outcome = f"{remote.name} answered {answer.status}{f' {code}' if code else ''}"
     cut = f"{message[:QUOTED_CHARS_MAX]}…" if len(message) > QUOTED_CHARS_MAX else message
     quoted = f" ({cut})" if cut else ""
     later = "later" if retry_after_s is None else f"in {retry_after_s:.0f} s"
     help_text = advice.format(secret_from=remote.secret_from, address_from=remote.address_from, later=later)
-    error = kind(f"{said}{quoted}; {help_text}", status=answer.status, code=code)
+    error = kind(f"{outcome}{quoted}; {help_text}", status=answer.status, code=code)
     if isinstance(error, TryLater):
         error.retry_after_s = retry_after_s
     return error

@@ -282,16 +282,16 @@ USAGE = {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21}
 
 @pytest.mark.usefixtures("directory")
 async def test_chat_prints_the_answer_and_the_usage() -> None:
-    message = {"content": "Hello\n\nthere"}
+    message = {"content": "Good day\n\nthere"}
     whole = {"model": MODEL, "choices": [{"message": message, "finish_reason": "stop"}], "usage": USAGE}
     async with platform_server(
-        Answer(pieces=[chunk({"content": "Hel"}), chunk({"content": "lo\n\nthere"}), DONE]), Answer(whole)
+        Answer(pieces=[chunk({"content": "Good "}), chunk({"content": "day\n\nthere"}), DONE]), Answer(whole)
     ) as server:
         streamed = await run_gateway(server, "chat", "Hi", "--model", MODEL)
         at_once = await run_gateway(server, "chat", "Hi", "--model", MODEL, "--no-stream")
 
-    assert (streamed.exit_code, streamed.stdout, streamed.stderr) == (0, "Hello\n\nthere\n", f"{MODEL}\n")
-    assert (at_once.exit_code, at_once.stdout) == (0, "Hello\n\nthere\n")
+    assert (streamed.exit_code, streamed.stdout, streamed.stderr) == (0, "Good day\n\nthere\n", f"{MODEL}\n")
+    assert (at_once.exit_code, at_once.stdout) == (0, "Good day\n\nthere\n")
     assert at_once.stderr == f"{MODEL}, finish reason stop, 21 tokens\n"
 
 
@@ -328,10 +328,10 @@ async def test_chat_sends_system_image_tools_and_provider_order(directory: Path)
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (Answer(pieces=[chunk({"content": "Hel"})]), "[DONE]"),
-        (Answer(pieces=[chunk({"content": "Hel"})], is_cut=True), "before the end of the answer"),
-        (Answer(pieces=[chunk({"content": "Hel"}), b"data: {]\n", DONE]), "not JSON"),
-        (Answer(pieces=[chunk({"content": "Hel"}), b"<html>\n", DONE]), "event stream"),
+        (Answer(pieces=[chunk({"content": "Good "})]), "[DONE]"),
+        (Answer(pieces=[chunk({"content": "Good "})], is_cut=True), "before the end of the answer"),
+        (Answer(pieces=[chunk({"content": "Good "}), b"data: {]\n", DONE]), "not JSON"),
+        (Answer(pieces=[chunk({"content": "Good "}), b"<html>\n", DONE]), "event stream"),
     ],
 )
 @pytest.mark.usefixtures("directory")
@@ -339,7 +339,7 @@ async def test_p65_incomplete_stream_has_exit_code_1(answer: Answer, text: str) 
     async with platform_server(answer) as server:
         result = await run_gateway(server, "chat", "Hi", "--model", MODEL)
 
-    assert (result.exit_code, result.stdout) == (1, "Hel\n")
+    assert (result.exit_code, result.stdout) == (1, "Good \n")
     assert text in result.stderr
 
 

@@ -51,6 +51,10 @@ class Platform:
             self.cycle.probe_due()
 
     @property
+    def state(self) -> str:
+        return self.record.state
+
+    @property
     def record(self) -> Installation:
         found = self.installations.find("icfg_a1")
         assert found is not None
@@ -67,7 +71,7 @@ def test_p40_refused_call_shows_that_the_installation_is_disabled(platform: Plat
     platform.verdict = "disabled"
     platform.wait(ACTIVE_EVERY_S + 30)
 
-    assert platform.record.state == "disabled"
+    assert platform.state == "disabled"
     assert platform.record.deleted_at_s == platform.record.since_s + 30 * DAY_S
     assert platform.installations.token("icfg_a1") == TOKEN
 
@@ -91,7 +95,7 @@ def test_p42_transfer_of_ownership_restores_the_installation(platform: Platform)
     platform.verdict = "works"
     platform.wait(DISABLED_S_MAX + 600, 600.0)
 
-    assert platform.record.state == "active"
+    assert platform.state == "active"
     assert [change.state for change in platform.record.changes] == ["active", "disabled", "active"]
     assert platform.record.deleted_at_s is None
 
@@ -100,10 +104,10 @@ def test_p42_installation_that_nobody_took_over_is_deleted_after_30_days(platfor
     platform.verdict = "disabled"
     platform.wait(30 * DAY_S - 600, 600.0)
     platform.verdict = "unauthorized"
-    assert platform.record.state == "disabled"
+    assert platform.state == "disabled"
     platform.wait(DISABLED_S_MAX + 1_200, 600.0)
 
-    assert platform.record.state == "deleted"
+    assert platform.state == "deleted"
     assert platform.installations.token("icfg_a1") == ""
     count = len(platform.probed_at_s)
     platform.wait(DAY_S, 600.0)

@@ -386,58 +386,6 @@ async def test_answer_that_is_not_http_is_an_error() -> None:
                 await events(client, DEPLOYMENT, EventQuery())
 
 
-async def test_p10_update_of_a_group_sends_the_given_fields() -> None:
-    async with platform_server(Answer(GROUP)) as server, client_of(server) as client:
-        group, fields = await update_group(client, "mfe_1", name="Shop", fallback_environment="SAME_ENV")
-        await update_group(client, "mfe_1", name="Shop")
-        with pytest.raises(errors.InvalidCall, match="nothing to change"):
-            await update_group(client, "mfe_1")
-
-    first, second = server.received
-    assert (first.method, first.path) == ("PATCH", "/v1/teams/team_1/microfrontends/mfe_1")
-    assert first.headers["Content-Type"] == "application/json"
-    assert first.body == b'{"name":"Shop","fallbackEnvironment":"SAME_ENV"}'
-    assert second.body == b'{"name":"Shop"}'
-    assert (group.id, group.slug, group.fallback_environment) == ("mfe_1", "shop", None)
-    assert fields["new"] == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    "body", [[], {}, {"updatedMicrofrontendsGroup": {}}, {"updatedMicrofrontendsGroup": 1}]
-)
-async def test_p11_answer_without_the_group_is_an_error(body: Any) -> None:  # noqa: ANN401 - any JSON
-    async with platform_server(Answer(body)) as server, client_of(server) as client:
-        with pytest.raises(errors.WrongShape):
-            await update_group(client, "mfe_1", name="Shop")
-
-
-def test_delays_grow_to_a_limit_and_have_jitter() -> None:
-    longest, none = retries.delays_s(lambda: 1.0), retries.delays_s(lambda: 0.0)
-
-    assert [next(longest) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert next(none) == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("5", 5.0),
-        (" 0 ", 0.0),
-        ("9" * 400, 1e9),
-        ("Thu, 01 Jan 1970 00:17:00 GMT", 20.0),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        ("-1", None),
-        ("1e9", None),
-        ("nan", None),
-        ("٣", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
-    assert retries.parse_retry_after(text, 1_000.0) == seconds
-
-
 def test_call_outside_of_the_block_is_a_mistake_of_the_program() -> None:
     client = PlatformClient("https://example.com", TOKEN)
     with pytest.raises(RuntimeError, match="async with"):

@@ -23,7 +23,6 @@ from receiver.platform.chat import (
     image_part,
 )
 from receiver.platform.gateway import Gateway
-from receiver.platform.retries import ATTEMPTS_MAX
 from tests.support.platform_corpus import HOSTILE_JSON
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
@@ -73,8 +72,8 @@ USAGE = (
 )
 TEXT_STREAM = [
     chunk({"role": "assistant", "content": "", "refusal": None}),
-    chunk({"content": "Hel"}),
-    chunk({"content": "lo 😀"}),
+    chunk({"content": "Good "}),
+    chunk({"content": "day 😀"}),
     chunk({}, "stop"),
     USAGE,
     DONE,
@@ -88,9 +87,9 @@ def tool_part(index: int, **fields: Any) -> bytes:  # noqa: ANN401 - any JSON
 TOOL_STREAM = [
     chunk({"role": "assistant", "content": None}),
     tool_part(0, id="call_a", type="function", function={"name": "get_weather", "arguments": ""}),
-    tool_part(0, function={"arguments": '{"loca'}),
+    tool_part(0, function={"arguments": '{"location"'}),
     tool_part(1, id="call_b", type="function", function={"name": "get_time", "arguments": ""}),
-    tool_part(0, function={"arguments": 'tion": "Paris"}'}),
+    tool_part(0, function={"arguments": ': "Paris"}'}),
     tool_part(1, function={"arguments": "{}"}),
     chunk({}, "tool_calls"),
     DONE,
@@ -232,7 +231,7 @@ async def test_p65_stream_brings_text_reason_and_usage(piece_bytes: int, line_en
     async with platform_server(Answer(pieces=pieces)) as server:
         found = await streamed(server)
 
-    assert (found.text, found.finish_reason, found.model) == ("Hello 😀", "stop", MODEL)
+    assert (found.text, found.finish_reason, found.model) == ("Good day 😀", "stop", MODEL)
     assert found.usage
     assert found.usage.total_tokens == 21
     assert json.loads(server.received[0].body)["stream"] is True
@@ -252,12 +251,12 @@ async def test_p65_tool_calls_arrive_in_parts() -> None:
 async def test_p65_lines_need_no_blank_line_and_end_with_done() -> None:
     pieces = [b"".join(TEXT_STREAM).replace(b"\n\n", b"\n").rstrip()]
     async with platform_server(Answer(pieces=pieces)) as server:
-        assert (await streamed(server)).text == "Hello 😀"
+        assert (await streamed(server)).text == "Good day 😀"
 
 
 async def test_nothing_after_done_is_read() -> None:
     async with platform_server(Answer(pieces=[*TEXT_STREAM, b"garbage\n"], hangs=True)) as server:
-        assert (await streamed(server)).text == "Hello 😀"
+        assert (await streamed(server)).text == "Good day 😀"
 
 
 @pytest.mark.parametrize(
@@ -366,47 +365,6 @@ def test_number_of_tool_calls_is_limited() -> None:
         assembly.add(chat.Fragment(tool_calls=(part,)))
     with pytest.raises(errors.WrongShape, match="128 tool calls"):
         assembly.add(chat.Fragment(tool_calls=(parts[-1],)))
-
-
-MODELS = [{"id": MODEL, "object": "model", "created": 1, "owned_by": "openai"}, {"id": "a/b", "new": 1}]
-
-
-@pytest.mark.parametrize("body", [{"object": "list", "data": MODELS}, {"models": MODELS}, MODELS])
-async def test_p61_models_are_listed_from_any_shape(body: Any) -> None:  # noqa: ANN401 - any JSON
-    async with platform_server(Answer(body)) as server, gateway_of(server) as gateway:
-        models = await gateway.models()
-
-    assert [(model.id, model.owned_by, model.raw) for model in models] == [
-        (MODEL, "openai", MODELS[0]),
-        ("a/b", "", MODELS[1]),
-    ]
-    assert (server.received[0].method, server.received[0].path) == ("GET", "/v1/models")
-    assert server.received[0].body == b""
-
-
-async def test_p61_models_may_be_names() -> None:
-    async with platform_server(Answer({"data": [MODEL]})) as server, gateway_of(server) as gateway:
-        assert [model.id for model in await gateway.models()] == [MODEL]
-
-
-@pytest.mark.parametrize("body", [{}, {"data": {}}, {"data": [{}]}, [[]], *HOSTILE_JSON.values()])
-async def test_p61_answer_without_models_is_an_error(body: Any) -> None:  # noqa: ANN401 - any JSON
-    async with platform_server(Answer(body)) as server, gateway_of(server) as gateway:
-        with pytest.raises(errors.WrongAnswer):
-            await gateway.models()
-
-
-async def test_p61_list_of_models_is_read_again_after_a_failure() -> None:
-    async with platform_server(Answer({}, 503)) as server, gateway_of(server) as gateway:
-        gateway._caller._sleep = lambda _: _nothing()  # noqa: SLF001 - the delays are tested alone
-        with pytest.raises(errors.ServerFailed):
-            await gateway.models()
-
-    assert len(server.received) == ATTEMPTS_MAX
-
-
-async def _nothing() -> None:
-    pass
 
 
 async def test_key_is_in_no_error() -> None:

@@ -57,10 +57,12 @@ async def receiver_with(  # noqa: PLR0913 - each part of a receiver
     store: Store | None = None,
     replayer: Replayer | None = None,
     platform: Platform = NO_PLATFORM,
+    port: int | None = None,
 ) -> AsyncIterator[Client]:
     """Start the API and the pages with these users.
 
     `store`: in place of a store that is not reachable. Without a replayer, dead letters cannot be replayed.
+    `port`: any free port by default.
     """
     store = store or NoStore()
     with ThreadPoolExecutor(4) as pool:
@@ -80,7 +82,7 @@ async def receiver_with(  # noqa: PLR0913 - each part of a receiver
         letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
         rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
         application = operator_application(api, letters, rollup, facts_of(directory, pool, platform))
-        async with TestClient(TestServer(application)) as client:
+        async with TestClient(TestServer(application, port=port)) as client:
             yield client
 
 

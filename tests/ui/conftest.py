@@ -27,6 +27,7 @@ from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Access, Settings, User
@@ -200,7 +201,7 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
 
 
-def _install(installations: Installations) -> None:
+def add_installations(installations: Installations) -> None:
     """Add an installation of each state; the texts of the platform are hostile."""
     hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
     for name, state in (("icfg_hostile", None), ("icfg_disabled", "disabled"), ("icfg_removed", "removed")):
@@ -209,13 +210,22 @@ def _install(installations: Installations) -> None:
             installations.set_state(name, state, T0_S + 1)
 
 
+def remove_projects(projects: Projects) -> None:
+    """Add removed projects whose ids and names are hostile; one of them is kept."""
+    for at_s, text in enumerate(HOSTILE, 1):
+        projects.created(text, text, at_s)
+        projects.removed(text, at_s + 1)
+    projects.revoke(HOSTILE[0])
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
-        _install(facts.platform.installations)
+        add_installations(facts.platform.installations)
+        remove_projects(facts.platform.projects)
         yield facts
 
 
