@@ -57,7 +57,10 @@ def explain(trace_id: str, *, config: str | None, data: str | None, dry_run: boo
 def preview_text(preview: Mapping[str, Any]) -> str:
     """Return what would be sent, and what that may cost."""
     image = f" and an image of {counted(preview['image_bytes'], 'byte')}" if preview["image_bytes"] else ""
-    first = f"{counted(preview['bytes'], 'byte')}, about {counted(preview['tokens'], 'token')}{image}"
+    redacted = counted(preview["redacted"], "redacted text")
+    first = (
+        f"{counted(preview['bytes'], 'byte')}, about {counted(preview['tokens'], 'token')}{image}, {redacted}"
+    )
     most = f"at most {counted(preview['tokens_max'], 'token')} in all requests"
     costs = "cost not known: platform.explain.input_price and output_price are not set"
     if preview["cost"] is not None:

@@ -30,12 +30,6 @@ CALLS_MAX: Final = 8
 """Maximum number of calls of tools in one explanation."""
 NO_MORE_CALLS: Final = "no more calls are possible; answer now with what is known"
 
-CUT_REASONS: Final = {
-    "length": "the model reached its maximum length",
-    "content_filter": "the provider withheld the rest",
-    "error": "the provider failed",
-}
-"""Reasons for an incomplete answer. The specification lists none, so all others are accepted."""
 
 Outcome = Literal["complete", "cut"]
 ChatStream = Callable[[ChatRequest], AsyncGenerator[Fragment, None]]
@@ -209,8 +203,11 @@ class Conversation:
 
 def _require_whole(completion: Completion) -> None:
     """Raise `NoAnswer` if the gateway ended the answer before the model did."""
-    if cause := CUT_REASONS.get(completion.finish_reason or ""):
-        raise NoAnswer(cause)
+    # The specification lists no reasons, so those that are not known here count as an ordinary end.
+    if completion.finish_reason == "length":
+        raise NoAnswer("the model reached its maximum length")
+    if completion.finish_reason in {"content_filter", "error"}:
+        raise NoAnswer("the provider withheld the rest, or failed")
     if not completion.text.strip():
         raise NoAnswer("the model answered without text")
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from receiver.explain.redaction import REDACTED
 from receiver.explain.request import Prepared, body_of, tokens_of
 from receiver.mcp.result import CHARACTERS_PER_TOKEN
 from receiver.settings import Explain, Platform
@@ -25,6 +26,8 @@ class Preview(msgspec.Struct, frozen=True):
     tokens: int
     """Tokens of the first request without its image, by a cautious estimate."""
     image_bytes: int
+    redacted: int
+    """Number of texts that are replaced because they look like secrets."""
     tokens_max: int
     """Tokens of all requests together."""
     cost: float | None
@@ -54,6 +57,8 @@ def preview_of(prepared: Prepared, settings: Platform) -> Preview:
         len(body),
         tokens,
         prepared.image_bytes,
+        # Those of the user's message only: the instructions explain the word.
+        msgspec.json.encode(prepared.request.messages[1]).count(REDACTED.encode()),
         explain.tokens_max,
         cost_of(explain, tokens, 0),
         cost_of(explain, explain.tokens_max, ANSWER_CHARACTERS_MAX // CHARACTERS_PER_TOKEN),

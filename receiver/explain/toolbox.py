@@ -130,7 +130,8 @@ class Toolbox:
         )
 
     async def _summary(self, context: Context, tokens: int) -> Found:
-        return await trace_found(context, self._subject.trace_id, self._subject.trace, tokens)
+        subject = self._subject
+        return await trace_found(context, subject.trace_id, subject.trace, tokens, self._redactor.text)
 
     async def _within_times(
         self, call: Callable[[Context, Arguments], Any], context: Context, arguments: Arguments

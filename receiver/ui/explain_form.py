@@ -40,4 +40,6 @@ class ExplainForm:
         context = await build(view)
         events = self._explainer.explain(view.source, view.parts["id"], request[CALLER].name)
         async with aclosing(events) as found:
-            return {**context, "answer": [event async for event in found]}
+            answer = [event async for event in found]
+        struck = any(event.stated and event.stated.is_refuted for event in answer)
+        return {**context, "answer": answer, "struck": struck}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from receiver.explain.conversation import CALLS_MAX, ROUNDS_MAX
 from receiver.explain.prices import preview_of
-from receiver.explain.redaction import REDACTED
 from receiver.explain.request import missing_settings, prepare
 from receiver.explain.toolbox import MARGIN_S
 from receiver.query.traces.traces import normalized_trace_id
@@ -22,7 +21,6 @@ async def build(view: View) -> Context:
     return {
         **context,
         "preview": preview,
-        "redacted": preview.body.count(REDACTED),
         "rounds_max": ROUNDS_MAX,
         "calls_max": CALLS_MAX,
         "margin_ms": MARGIN_S * 1_000,

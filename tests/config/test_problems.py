@@ -102,6 +102,16 @@ VALUES = [
     ),
     pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
     pytest.param("[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"),
+    pytest.param(
+        "[platform.explain]\nredact_keys = ['token', '^a']",
+        "platform.explain.redact_keys[1] is no pattern that is known here",
+        id="key pattern",
+    ),
+    pytest.param(
+        "[platform.explain]\nredact_patterns = ['a*']",
+        "platform.explain.redact_patterns[0] matches the empty text",
+        id="pattern of the empty text",
+    ),
     pytest.param("[[sampling.rule]]\ndrain = 'x'", "is 'x'; expected the name of a drain", id="rule"),
     pytest.param("a = [", "trace-drain.toml' is not TOML", id="not TOML"),
 ]

@@ -25,6 +25,8 @@ TRACE, OTHERS, HOSTILE, NEIGHBOUR = "a" * 32, "b" * 32, "c" * 32, "d" * 32
 ROOT, QUERY, MISSING = f"{1:016x}", f"{2:016x}", f"{9:016x}"
 MARKER = "zzother"
 """Part of every text of the other project."""
+DISTANT = "two hours away"
+"""Part of every text of spans that are too far from the traces for the tools."""
 SECRET = "hunter2"
 API_KEY = "key-of-the-gateway"
 LIMITED = User(name="lim", token="token of lim....", role="operator", projects=("prj_1",))
@@ -41,7 +43,7 @@ INJECTIONS = (
 )
 
 
-def stored(trace_id: str, span_id: str, parent: str = "", **columns: Any) -> Row:  # noqa: ANN401 - any column
+def stored(trace_id: str, span_id: str, parent: str = "", /, **columns: Any) -> Row:  # noqa: ANN401 - any column
     """Return a span of the project `prj_1`."""
     defaults = {
         "Timestamp": f"{datetime.fromtimestamp(NOW_S, UTC):%Y-%m-%d %H:%M:%S}.000000000",
@@ -67,7 +69,10 @@ def _failure(*texts: str) -> Row:
 
 
 def _spans() -> Iterator[Row]:
+    # The end of the secret is behind the length to which names of services are cut.
+    long_secret = f"{'w' * 45} sk-{SECRET}-0123456789abcdef"
     yield stored(TRACE, ROOT, SpanName="GET /cart", **_failure("500"))
+    yield stored(TRACE, f"{3:016x}", ROOT, ServiceName=long_secret)
     secrets = {
         "http.request.header.authorization": SECRET,
         "db.statement": f"SELECT '{SECRET}' -- password={SECRET}",
@@ -99,6 +104,16 @@ def _spans() -> Iterator[Row]:
     yield stored(OTHERS, ROOT, **other, **_failure(f"{MARKER} failed"), SpanAttributes={"tier": MARKER})
     yield stored(NEIGHBOUR, ROOT)
     yield stored(NEIGHBOUR, QUERY, ROOT, **other, **_failure(f"{MARKER} failed"))
+    for hours in (-2, 2):
+        at = datetime.fromtimestamp(NOW_S + hours * 3_600, UTC)
+        times = {"Timestamp": f"{at:%Y-%m-%d %H:%M:%S}.000000000", "Events.Timestamp": []}
+        texts = {
+            "SpanName": DISTANT,
+            "StatusCode": "Error",
+            "StatusMessage": DISTANT,
+            "SpanAttributes": {"tier": DISTANT},
+        }
+        yield stored(f"{hours + 4_000:032x}", ROOT, **times, **texts)
     for place, text in enumerate(INJECTIONS):
         texts = {"SpanName": text, "ServiceName": text, "SpanAttributes": {text: text, "http.route": text}}
         yield stored(HOSTILE, f"{place + 16:016x}", **texts, **_failure(text))
@@ -210,3 +225,8 @@ def ended(events: list[Json]) -> Json:
     """Return how the explanation ended."""
     end: Json = events[-1]["ended"]
     return end
+
+
+def results_of(request: Json) -> list[str]:
+    """Return the results of tools in a request."""
+    return [message["content"] for message in request["messages"] if message["role"] == "tool"]

@@ -14,7 +14,8 @@ UNKNOWN = "00000000000000b2"
 
 def sentences_of(text: str, cuts: list[int] | None = None) -> list[Sentence]:
     """Return the sentences of a text that arrives in fragments with these ends."""
-    sentences, found, at = Sentences({KNOWN}), [], 0
+    sentences, at = Sentences({KNOWN}), 0
+    found: list[Sentence] = []
     for end in [*(cuts or []), len(text)]:
         found += sentences.add(text[at:end])
         at = end

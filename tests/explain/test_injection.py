@@ -13,6 +13,7 @@ from receiver.engine.store import Store
 from receiver.settings import User
 from tests.explain.conftest import (
     API_KEY,
+    DISTANT,
     HOSTILE,
     INJECTIONS,
     LIMITED,
@@ -30,7 +31,7 @@ from tests.explain.conftest import (
 )
 from tests.support.access import ADMIN, OPERATOR, bearer
 
-OBEDIENT = (
+OBEDIENT: tuple[tuple[str, Json], ...] = (
     ("run_sql", {"query": "DROP TABLE otel_traces"}),
     ("search_traces", {"filter": "project=prj_2"}),
     ("delete_traces", {}),
@@ -40,9 +41,9 @@ OBEDIENT = (
     ("get_span", {"span_id": f"' OR TraceId='{OTHERS}"}),
     ("get_trace", {"trace_id": OTHERS}),
 )
-QUESTIONS_OF_OTHERS = (
+QUESTIONS_OF_OTHERS: tuple[tuple[str, Json], ...] = (
     ("errors", {"filter": "project=prj_2"}),
-    ("errors", {"filter": f"project=prj_2 or service='{MARKER} web'"}),
+    ("errors", {"filter": f'project=prj_2 or service="{MARKER} web"'}),
     ("compare_deployments", {"a": "dpl_1", "b": f"dpl_{MARKER}"}),
     ("attribute_shifts", {"filter": "project=prj_2"}),
     ("attribute_shifts", {"filter": "service=web", "against": "project=prj_2"}),
@@ -118,6 +119,22 @@ async def test_trace_of_two_projects_is_limited_to_those_of_the_caller(start: St
     assert MARKER not in limited
     assert "spans of projects that the user may not see are left out" in limited
     assert MARKER in receiver.sent
+
+
+async def test_tools_read_only_spans_near_the_trace(start: Start) -> None:
+    receiver = await start(
+        calling(
+            ("errors", {"filter": f'operation="{DISTANT}" or status=error'}),
+            ("attribute_shifts", {"filter": "status=error"}),
+        ),
+        spoken("Yes."),
+    )
+
+    await receiver.explained(TRACE, ADMIN)
+
+    results = json.dumps([each for each in receiver.requests[1]["messages"] if each["role"] == "tool"])
+    assert "deadlock" in results
+    assert DISTANT not in results
 
 
 async def test_trace_of_another_project_is_answered_like_an_unknown_one(start: Start) -> None:

@@ -34,7 +34,6 @@ SOURCES_OF = {
         "intake/parse_errors.py:refusal_of",
         "intake/parse_errors.py:_too_large",
     ),
-    "cause": ("explain/conversation.py:CUT_REASONS",),
     "full_reason": JOURNAL_FULL,
     "item.reason": JOURNAL_FULL,
     "problem": ("query/filters/traceql.py:_mismatch",),

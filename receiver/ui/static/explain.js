@@ -9,6 +9,7 @@ const answer = document.getElementById("answer");
 const usage = document.getElementById("usage");
 const sent = document.getElementById("sent");
 const trace = form.dataset.trace;
+const STRUCK = " Struck sentences name spans that this trace does not have.";
 
 function element(name, className, ...children) {
   const made = document.createElement(name);
@@ -48,7 +49,7 @@ const show = {
   },
   ended({ problem, usage: used }) {
     if (problem) cut(`The answer was cut: ${problem}.`);
-    else outcome.textContent = "The model has answered. Struck sentences name spans that this trace does not have.";
+    else outcome.textContent = `The model has answered.${answer.querySelector("del") ? STRUCK : ""}`;
     const cost = used.cost === null ? "" : `, cost ${used.cost.toFixed(4)}`;
     const about = used.is_estimated ? "About " : "";
     usage.textContent = `${about}${count(used.input_tokens)} tokens sent, ${count(used.output_tokens)} received${cost}.`;
