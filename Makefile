@@ -24,6 +24,10 @@ help: ## list the targets
 serve: setup ## run the receiver with the embedded store on 127.0.0.1 (ARGS="--listen ...")
 	@exec $(BIN)/trace-drain serve $(ARGS)
 
+.PHONY: demo
+demo: setup ## emulated platform, receiver and a web shop that sends traces, with a tour of the pages (ARGS="--requests-per-s 5")
+	@exec $(BIN)/python -m receiver.emulator.shop_demo $(ARGS)
+
 .PHONY: setup
 setup: $(VENV)/.core ## .venv with locked dependencies and the release build of the Rust core
 

@@ -13,11 +13,17 @@ ReceiverError
 │   ├── JournalFull            ├── DiskTrouble
 │   ├── MemoryBudgetSpent      ├── ShuttingDown
 │   ├── Overloaded             ├── DeadlinePassed
-│   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
+│   ├── CoreCrashed            ├── InboxFull (of webhooks)
+│   ├── CallerBusy, QueueFull (by an operator's queries)
+│   └── StoreTrouble (never seen by a sender)
 ├── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 │   └── CommandFailed          the command is correct but failed, or it found a problem
+├── NoSuchTrace            an operator named a trace that is not stored
+├── NotConfigured          an operator's request is for a feature that is off
 ├── NoSuchDeadLetter       an operator named a dead letter that does not exist
 ├── DeadLetterConflict     an operator's action on a dead letter is impossible now
+├── InstallationRefused    the link that a browser followed cannot complete an installation
+├── InstallationFailed     the platform, or the disk, did not complete an installation
 └── StaleSegment           a race between intake and journal, resolved by the intake; never an answer
 
 An exception class outside this module is private to its package. `transcode.CoreError` is the core's own.
@@ -127,6 +133,18 @@ class CoreCrashed(Unavailable):
     """The core panicked on this body. The body is kept in the quarantine for inspection."""
 
 
+class InboxFull(Unavailable):
+    """As many webhooks are stored and not yet applied as the settings allow."""
+
+
+class CallerBusy(Unavailable):
+    """The caller has too many waiting queries, or an explanation that runs already."""
+
+
+class QueueFull(Unavailable):
+    """Too many queries or explanations of all callers wait or run, or this query has waited too long."""
+
+
 class StoreTrouble(Unavailable):
     """The store refused the request, failed, or did not answer.
 
@@ -183,12 +201,28 @@ class CommandFailed(OperatorError):  # noqa: N818 - a verdict, not an accident
     exit_code: ClassVar[int] = 1
 
 
+class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """No span of the trace is stored, or none that the caller may see."""
+
+
+class NotConfigured(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The settings do not switch the feature on that a request is for."""
+
+
 class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """No dead letter has this id."""
 
 
 class DeadLetterConflict(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """The dead letter cannot be replayed or deleted now. It is kept."""
+
+
+class InstallationRefused(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The link that completes an installation is forged, expired, used or of another user."""
+
+
+class InstallationFailed(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The platform, or the disk, did not complete an installation. The text says how to go on."""
 
 
 class StaleSegment(ReceiverError):  # noqa: N818 - an expected race, not an accident
@@ -224,6 +258,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     ShuttingDown: Answer(503, 14),
     DeadlinePassed: Answer(503, 14),
     CoreCrashed: Answer(503, 14),
+    InboxFull: Answer(503, 14),
     StoreTrouble: Answer(503, 14),
 }
 """Answer to senders by type of error. Errors that senders never get are not listed."""

@@ -46,6 +46,8 @@ MetricName = Literal[
     "ledger_complete_from_seconds",
     "ledger_losses",
     "ledger_spans",
+    "platform_disabled_days_left",
+    "platform_installations",
     "process_ends_recent",
     "process_restarts",
     "process_up",
@@ -67,6 +69,9 @@ MetricName = Literal[
     "store_inserts",
     "store_spans",
     "store_troubles",
+    "webhooks",
+    "webhooks_applied",
+    "webhooks_waiting",
 ]
 
 
@@ -182,6 +187,14 @@ METRICS: dict[MetricName, Spec] = {
         "spans not stored yet. As in `trace-drain ledger`: kept across restarts, seconds old.",
         ("drain", "outcome"),
     ),
+    "platform_disabled_days_left": Spec(
+        "gauge_sum",
+        "Days until the platform deletes the first disabled installation; 30: none is disabled. Below 30 an "
+        "owner of the team must transfer the integration to a member.",
+    ),
+    "platform_installations": Spec(
+        "gauge_sum", "Installations of the platform's integration. Investigate `disabled`.", ("state",)
+    ),
     "process_ends_recent": Spec(
         "gauge_sum",
         "Unexpected exits of the process in the past ten minutes. Investigate at 3: a crash loop.",
@@ -226,6 +239,20 @@ METRICS: dict[MetricName, Spec] = {
     "store_inserts": Spec("counter", "INSERTs sent."),
     "store_spans": Spec("counter", "Spans that the store holds, confirmed by a count."),
     "store_troubles": Spec("counter", "Errors of the store, by kind.", ("fault",)),
+    "webhooks": Spec(
+        "counter",
+        "Requests at the path of webhooks by the status of their answer. Investigate anything but 200.",
+        ("status",),
+    ),
+    "webhooks_applied": Spec(
+        "counter",
+        "Webhooks that took effect (`applied`), changed nothing (`unchanged`), have a type or content that "
+        "the receiver does not know (`unknown`), or were received before (`duplicate`).",
+        ("outcome",),
+    ),
+    "webhooks_waiting": Spec(
+        "gauge_sum", "Webhooks acknowledged and not yet applied. Rising steadily: see the log."
+    ),
 }
 """Declarations of all metrics. A name that is missing here is an error in mypy and at run time."""
 

@@ -7,56 +7,61 @@ Never: environment reads, file reads or defaults outside this module and its loa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import msgspec
-from msgspec import Meta
+from receiver.delivery_settings import Budget, Drain, Limits, Resolve, Sampling, SamplingRule
+from receiver.setting_types import (
+    CERTIFICATE_DAYS_MIN,
+    DAY_S,
+    GIB,
+    KIB,
+    MIB,
+    TIB,
+    Address,
+    Attribute,
+    BodyBytes,
+    Bytes,
+    FilePath,
+    Frozen,
+    Header,
+    HostName,
+    Millions,
+    OptionalAddress,
+    Range,
+    Role,
+    Seconds,
+    Secret,
+    Thousands,
+)
 
-KIB = 1 << 10
-MIB = 1 << 20
-GIB = 1 << 30
-TIB = 1 << 40
-DAY_S = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Allowed values: a number from `low` to `high`, or that many characters of text or entries of a list."""
-
-    low: float
-    high: float
-
-
-Bytes = Annotated[int, Meta(extra={"form": "bytes"})]
-"""A size: a whole number, or text such as `8GiB` or `512 MB`."""
-Secret = Annotated[str, Meta(extra={"form": "secret"}), Range(1, 64 * KIB)]
-"""Never printed; `…_file` names a file that contains it."""
-FilePath = Annotated[str, Meta(extra={"form": "path"}), Range(0, 4_095)]
-"""Relative to the configuration file that names it, otherwise to the working directory."""
-Address = Annotated[str, Range(1, 300)]
-"""HOST:PORT."""
-OptionalAddress = Annotated[str, Range(0, 300)]
-"""HOST:PORT, or empty."""
-HostName = Annotated[str, Range(1, 253)]
-"""A DNS name, without a port."""
-Header = Annotated[str, Range(0, 256)]
-"""Name of an HTTP header."""
-Attribute = Annotated[str, Range(0, 1_024)]
-"""Value of an attribute, or the place of one."""
-Rate = Annotated[float, Range(0, 1)]
-Seconds = Annotated[float, Range(0.1, 3_600)]
-Thousands = Annotated[int, Range(1, 1_000_000)]
-Millions = Annotated[int, Range(1, 1_000_000_000)]
-BodyBytes = Annotated[Bytes, Range(1 * KIB, 2 * GIB)]
-CERTIFICATE_DAYS_MIN = 14
-"""Days until the expiry of a certificate below which commands, the log and the pages warn."""
-Role = Literal["viewer", "operator", "admin"]
-"""What a caller of the API may do; each role may also do what the roles before it may."""
-
-
-class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of settings: immutable, and an unknown key is an error."""
+__all__ = [
+    "CERTIFICATE_DAYS_MIN",
+    "DAY_S",
+    "GIB",
+    "KIB",
+    "MIB",
+    "Access",
+    "Budget",
+    "Drain",
+    "Frozen",
+    "Journal",
+    "Ledger",
+    "Limits",
+    "Platform",
+    "Proxy",
+    "Range",
+    "Redelivery",
+    "Resolve",
+    "Role",
+    "Sampling",
+    "SamplingRule",
+    "Settings",
+    "Store",
+    "Tls",
+    "User",
+    "Webhook",
+]
+"""What other modules import from here, wherever it is declared."""
 
 
 class Tls(Frozen, frozen=True):
@@ -149,148 +154,6 @@ class Ledger(Frozen, frozen=True):
     """Lines in total, 0.5 KiB of memory each; above, the oldest hours are no longer split by project."""
 
 
-class Budget(Frozen, frozen=True):
-    """Failures that the sending platform tolerates before it disables a drain."""
-
-    failed_answers_max: Thousands = 50
-    """Deliveries per hour without a 2xx answer."""
-    failed_ratio_max: Rate = 0.8
-    """Share of such deliveries among all deliveries of the hour."""
-
-
-class Resolve(Frozen, frozen=True):
-    """Attributes that name the project and deployment of a span; the first attribute present is used."""
-
-    preset: Literal["platform", "vercel"] = "platform"
-    """Names of the attributes; `vercel` for Vercel's."""
-    project: Annotated[tuple[Attribute, ...], Range(0, 16)] = ()
-    """In order, each `resource:KEY` or `span:KEY`; replaces the preset's."""
-    deployment: Annotated[tuple[Attribute, ...], Range(0, 16)] = ()
-    """Like `project`."""
-
-
-class SamplingRule(Frozen, frozen=True):
-    """Conditions under which `rate` applies to a span; the first matching rule is used."""
-
-    project: Attribute | None = None
-    """Resolved ProjectId. Not set: any; the same holds for the next three."""
-    environment: Attribute | None = None
-    """`deployment.environment.name` of the resource, or the platform's name for it."""
-    service: Attribute | None = None
-    """`service.name` of the resource."""
-    drain: Annotated[str, Range(1, 64)] | None = None
-    """Name of the drain."""
-    rate: Rate = 1.0
-    """Share of traces that is kept."""
-
-
-class Sampling(Frozen, frozen=True):
-    """Head sampling. Off by default: everything is kept."""
-
-    mode: Literal["off", "equalizing", "proportional", "hash_seed"] = "off"
-    """See docs/sampling.md; `off` keeps everything and records the sampling decisions made upstream."""
-    rate: Rate = 1.0
-    """Share of traces that is kept where no rule matches."""
-    seed: Annotated[int, Range(0, 0xFFFF_FFFF)] = 0
-    """For mode `hash_seed`: the Collector's `hash_seed`."""
-    rule: tuple[SamplingRule, ...] = ()
-    """Ordered rules (`[[sampling.rule]]`)."""
-
-
-class Limits(Frozen, frozen=True):
-    """Limits on each delivery and on all deliveries together."""
-
-    body_bytes_max: BodyBytes = 64 * MIB
-    """Body size, before and after decompression. A drain may set its own."""
-    inflight_bytes_max: Annotated[Bytes, Range(1 * KIB, 64 * TIB)] = 512 * MIB
-    """Bodies being read or decoded, per intake; a quarter for senders not yet authenticated. Above: 503."""
-    connections_max: Thousands = 4_096
-    """Open connections, per intake. At the limit, the longest idle one is closed for a new one."""
-    connections_per_address_max: Thousands | None = None
-    """Connections per IPv4 address or IPv6 /64. None: a quarter; no limit on loopback or behind a proxy."""
-    admin_connections_max: Thousands = 64
-    """Open connections of the admin port. At the limit, the longest idle one is closed for a new one."""
-    api_connections_max: Thousands = 256
-    """Open connections of the API. At the limit, the longest idle one is closed for a new one."""
-    write_timeout_s: Seconds = 60.0
-    """A client of the API or admin port that reads nothing of its answer for this long is disconnected."""
-    api_spool_bytes_max: Annotated[Bytes, Range(1 * MIB, 64 * TIB)] = 4 * GIB
-    """Disk for API answers that clients read more slowly than the store sends them."""
-    header_timeout_s: Seconds = 15.0
-    """From connect, or from the first byte of a later request, to the end of the headers."""
-    keepalive_timeout_s: Seconds = 120.0
-    """From an answer to the first byte of the next request on the connection.
-
-    Longer than clients and proxies keep idle connections (60 to 90 s), because some lose a request that they
-    send while the connection is being closed.
-    """
-    tls_handshake_timeout_s: Seconds = 5.0
-    """From connect to the end of the handshake."""
-    body_grace_s: Seconds = 5.0
-    """After this the minimum body speed applies."""
-    body_bytes_per_s_min: Annotated[Bytes, Range(1, 1 * GIB)] = 1 * KIB
-    """The connection of a slower body is closed."""
-    body_timeout_s: Seconds = 60.0
-    """The connection of a body that takes longer is closed, whatever its speed."""
-    answer_deadline_s: Seconds = 5.0
-    """From the last body byte to the answer; after that the answer is 503."""
-    stop_grace_s: Seconds = 20.0
-    """Time to stop: the store gets it to insert sealed segments, then the intakes to answer and seal."""
-    spans_max: Millions = 100_000
-    """Spans in one delivery."""
-    attributes_max: Thousands = 1_024
-    """Attributes of one span, resource, scope, event or link."""
-    events_max: Thousands = 1_024
-    """Events of one span."""
-    links_max: Thousands = 1_024
-    """Links of one span."""
-    nodes_max: Millions = 4_000_000
-    """Attribute values in one delivery, nested values included."""
-    resources_max: Millions = 10_000
-    """Resources in one delivery."""
-    scopes_max: Millions = 10_000
-    """Scopes in one delivery."""
-    value_depth_max: Annotated[int, Range(1, 1_024)] = 64
-    """Depth to which a nested attribute value is kept."""
-    key_bytes_max: Annotated[Bytes, Range(1, 16 * MIB)] = 64 * KIB
-    """Bytes of an attribute key."""
-    text_bytes_max: Annotated[Bytes, Range(1, 1 * GIB)] = 4 * MIB
-    """Bytes of one stored text; longer texts are cut."""
-    expanded_bytes_max: Annotated[Bytes, Range(1 * KIB, 64 * GIB)] = 512 * MIB
-    """Size of a delivery as rows, each with its resource's attributes. Inserting needs 3 times as much."""
-
-
-class Drain(Frozen, frozen=True):
-    """A configured sender."""
-
-    name: Annotated[str, Range(1, 64)]
-    """Stored with every span, and a metric label."""
-    path: Annotated[str, Range(1, 1_024)] = "/v1/traces"
-    """Path that it posts to."""
-    header: Header = "authorization"
-    """Header with the token; `authorization` expects `Bearer TOKEN`."""
-    tokens: Annotated[tuple[Secret, ...], Range(0, 1_000)] = ()
-    """Secrets (`token_file`, `token_files`); several for rotation. Empty: no token is required."""
-    signature_header: Header = ""
-    """Header with the HMAC of the raw body; empty: no signature is required."""
-    signature_algorithm: Literal["sha1", "sha256"] = "sha1"
-    """Hash algorithm of the HMAC."""
-    signature_secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
-    """Secrets (`signature_secret_file`, `signature_secret_files`); several for rotation."""
-    strict: bool = False
-    """Refuse a delivery with 400 if it would be accepted with a warning."""
-    acknowledge: Literal["journal", "store"] = "journal"
-    """`store`: answer 200 only after ClickHouse has the spans; refused spans are a `partial_success`."""
-    body_bytes_max: BodyBytes | None = None
-    """Body limit of this drain. None: `limits.body_bytes_max`."""
-    dedupe: bool = True
-    """Store a delivery once, even if it is sent repeatedly within `redelivery.window_s`."""
-    verify_header: Annotated[str, Range(0, 4_096)] = ""
-    """Value to answer in the header `verify_header_name`, for platforms that verify endpoints this way."""
-    verify_header_name: Header = "x-vercel-verify"
-    """Header that carries `verify_header`; the default is Vercel's."""
-
-
 Projects = Annotated[tuple[Annotated[str, Range(1, 256)], ...], Range(0, 64)]
 
 
@@ -343,6 +206,129 @@ class Access(Frozen, frozen=True):
     proxy: Proxy = Proxy()
 
 
+class Webhook(Frozen, frozen=True):
+    """Webhooks of the hosting platform, received on the listener of the drains."""
+
+    path: Annotated[str, Range(0, 1_024)] = ""
+    """Path that the platform posts to, different from those of the drains. Empty: no webhooks."""
+    secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
+    """Secrets (`secret_file`, `secret_files`), required with a path; several for rotation."""
+    signature_header: Annotated[str, Range(1, 256)] = "x-platform-signature"
+    """Header with the HMAC-SHA1 of the raw body, in hex."""
+    body_bytes_max: BodyBytes = 256 * KIB
+    """Size of one webhook."""
+    waiting_max: Millions = 10_000
+    """Webhooks that are acknowledged and not yet applied. At the limit the platform gets 503."""
+    waiting_bytes_max: Annotated[Bytes, Range(1 * KIB, 1 * TIB)] = 64 * MIB
+    """Size of these webhooks together. At the limit the platform gets 503."""
+    remembered_s: Annotated[float, Range(2 * DAY_S, 366 * DAY_S)] = 7 * DAY_S
+    """Time for which an applied webhook is recognised when it is sent again; platforms retry for a day."""
+    project_retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the removal of a project until its spans are due for deletion by an operator."""
+
+
+class PlatformEvents(Frozen, frozen=True):
+    """Events of deployments: what is fetched from the platform's API, and how long it is kept."""
+
+    retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the fetch until events are deleted; 0: never."""
+    followed_max: Annotated[int, Range(0, 64)] = 4
+    """Maximum number of live deployments whose events are followed. 0: events are fetched for pages only."""
+    request_attributes: Annotated[tuple[Annotated[str, Range(1, 1_024)], ...], Range(0, 16)] = (
+        "platform.requestId",
+        "platform.id",
+        "http.request.header.x-request-id",
+        "http.response.header.x-request-id",
+        "faas.invocation_id",
+    )
+    """Attributes of spans whose value is the id of a request in events: their `requestId` or `platformId`."""
+
+
+Pattern = Annotated[str, Range(1, 256)]
+"""A regular expression of `receiver/patterns.py`."""
+Price = Annotated[float, Range(0, 1_000_000)]
+REDACTED_KEYS = (
+    "authorization",
+    "cookie",
+    "token",
+    "passw(or)?d",
+    "passphrase",
+    "secret",
+    "api[-_. ]?key",
+    "private[-_. ]?key",
+    "credential",
+    "session",
+    "signature",
+)
+"""Keys whose values are secrets, in whatever text they occur."""
+REDACTED_PATTERNS = (
+    r"(authorization|cookie|token|passw(or)?d|secret|api[-_. ]?key|credential|session)\w*[\"']?\s*[=:]\s*\S",
+    r"(bearer|basic)\s+[a-z0-9+/=._~-]{8}",
+    r"eyJ[a-z0-9_-]{8}",
+    r"://[^/\s@]*:[^/\s@]*@",
+    "-----BEGIN",
+    "(AKIA|ASIA)[0-9A-Z]{16}",
+    "(sk|pk|rk|ghp|gho|ghs|glpat|xox[a-z])[-_][a-z0-9_-]{16}",
+)
+"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, known keys."""
+
+
+class Explain(Frozen, frozen=True):
+    """Explanations of traces by a language model, through the platform's gateway."""
+
+    model: Annotated[str, Range(0, 256)] = ""
+    """Name of the model, `PROVIDER/NAME`. Empty: nothing is sent."""
+    providers: Annotated[tuple[Attribute, ...], Range(0, 16)] = ()
+    """Providers that the gateway tries, in this order. Empty: the gateway chooses."""
+    image: bool = True
+    """Send the waterfall of the trace as an image without texts, too. Needs a model that reads images."""
+    tokens_max: Annotated[int, Range(10_000, 10_000_000)] = 60_000
+    """Tokens that one explanation may send in all its requests together, by the receiver's estimate."""
+    input_price: Price | None = None
+    """Price of a million tokens that are sent, in any currency. Not set: no cost is shown."""
+    output_price: Price | None = None
+    """Price of a million tokens of answers."""
+    redact_keys: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_KEYS
+    """Regular expressions for keys of attributes whose values are never sent: docs/platform.md."""
+    redact_patterns: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_PATTERNS
+    """Regular expressions for texts. A text in which one is found is never sent, not even in part."""
+
+
+class Platform(Frozen, frozen=True):
+    """The hosting platform whose deployments are traced: its API and its gateway to language models."""
+
+    base_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform's API. Empty: commands need `--base-url`."""
+    gateway_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform's gateway. Empty: nothing is sent to language models."""
+    token: Secret = ""
+    """Access token (`token_file`) of the platform's API."""
+    team: Attribute = ""
+    """Id of the team that owns the token: sent as `teamId` with each call. Empty: `slug`, or no team."""
+    slug: Attribute = ""
+    """Slug of that team, for installations whose team id is not known."""
+    api_key: Secret = ""
+    """API key (`api_key_file`) of the gateway."""
+    client_id: Attribute = ""
+    """Id of the integration on the platform. Empty: the page `/platform` offers no installation."""
+    client_secret: Secret = ""
+    """Secret (`client_secret_file`) of the integration."""
+    install_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of the platform where a user installs the integration."""
+    redirect_url: Annotated[str, Range(0, 2_048)] = ""
+    """Address of this receiver's page `/platform/installed`, as the integration is configured with it."""
+    encryption_key: Annotated[Secret, Range(32, 64 * KIB)] = ""
+    """Random text (`encryption_key_file`), at least 32 characters, that encrypts stored access tokens.
+
+    Empty: the tokens are in files that only the receiver's user can read.
+    """
+    timeout_s: Seconds = 30.0
+    """Time for one call, or between two lines of a streamed answer."""
+    webhook: Webhook = Webhook()
+    events: PlatformEvents = PlatformEvents()
+    explain: Explain = Explain()
+
+
 class Settings(Frozen, frozen=True):
     """The whole configuration."""
 
@@ -384,5 +370,6 @@ class Settings(Frozen, frozen=True):
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     api: Access = Access()
+    platform: Platform = Platform()
     drain: tuple[Drain, ...] = ()
     """`[[drain]]`. None: one drain without credentials, on loopback only."""

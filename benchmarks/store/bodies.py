@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from receiver.load.template import Template
-from receiver.load.traffic import TRACE_SPANS, Resource, Shape, Span, Value
+from receiver.load.traffic import TRACE_SPANS, Resource, Shape, Span, Value, delivery
 from receiver.load.wire import ENCODINGS
 
 SHARED_SERVICE = "notification-worker"
@@ -41,7 +41,7 @@ class Body:
     def __init__(self, shape: Shape, ordinal: int) -> None:
         encoding = ENCODINGS["protobuf"]
         marked = encoding._replace(body=lambda resources: encoding.body(_marked(resources)))
-        self._template = Template(shape, ordinal, marked)
+        self._template = Template(delivery(shape, ordinal), marked)
         self._ids: dict[bytes, list[int]] = {}
         self._texts: list[tuple[int, int]] = []
         """Position of each text mark, and the index of its first digit that is not 0."""

@@ -23,6 +23,7 @@ from urllib.parse import quote
 import structlog
 from aiohttp import hdrs, web
 
+from receiver.api.install_state import STATE_S, check_state, state_value
 from receiver.api.login_limit import LoginLimit
 from receiver.api.problems import PREFIX, Forbidden, Unauthorized
 from receiver.api.responses import Handler
@@ -162,6 +163,14 @@ class Access:
         lifetime_s = int(self._settings().session_s)
         return session_value(self._key, user, int(self._now()) + lifetime_s), lifetime_s
 
+    def new_state(self, caller: Caller, redirect_url: str) -> str:
+        """Return a state for an installation that the caller begins now."""
+        return state_value(self._key, _signer_of(caller), redirect_url, int(self._now()) + STATE_S)
+
+    def check_state(self, caller: Caller, state: str, redirect_url: str) -> None:
+        """Raise `InstallationRefused` unless the caller began the installation with this state lately."""
+        check_state(self._key, state, _signer_of(caller), redirect_url, self._now())
+
     def _users(self) -> list[User]:
         """Return every user with a token; the holder of `api_token` is one of them."""
         token = self._token()
@@ -189,6 +198,11 @@ async def log_changes(request: web.Request, handler: Handler) -> web.StreamRespo
                 role=caller.role,
                 peer=request.remote,
             )
+
+
+def _signer_of(caller: Caller) -> tuple[str, str]:
+    # A user that a proxy names is not the user of the same name in the settings.
+    return "proxy" if caller.proof == "proxy" else "", caller.name
 
 
 def _needed(request: web.Request) -> Requirement:

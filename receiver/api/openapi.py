@@ -39,7 +39,7 @@ _REASONS: Final[Mapping[HTTPStatus, str]] = {
     ),
     HTTPStatus.NOT_FOUND: "The trace or the dead letter does not exist.",
     HTTPStatus.NOT_ACCEPTABLE: "The question has no answer of the content type in Accept.",
-    HTTPStatus.CONFLICT: "The action is impossible now.",
+    HTTPStatus.CONFLICT: "The action is impossible now, or explanations are off.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not declared as JSON.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The query exceeds a limit; `limit` names it.",

@@ -11,18 +11,23 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from receiver.api.query_queue import CallerBusy, QueueFull
 from receiver.api.spool import ClientTooSlow
 from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.errors import (
     ANSWER_OF,
     RETRY_AFTER_S,
+    CallerBusy,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
+    NoSuchTrace,
+    NotConfigured,
+    QueueFull,
     ReceiverError,
     StoreTrouble,
 )
@@ -47,8 +52,8 @@ class Forbidden(ReceiverError):  # noqa: N818 - a verdict
     """The role of the caller does not allow the request."""
 
 
-class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
-    """No span of the trace is stored."""
+class NoSuchProject(ReceiverError):  # noqa: N818 - a verdict
+    """No project with this id was removed on the platform."""
 
 
 STATUS_OF: Mapping[type[ReceiverError], int] = {
@@ -59,8 +64,12 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
+    NoSuchProject: HTTPStatus.NOT_FOUND,
     NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
     DeadLetterConflict: HTTPStatus.CONFLICT,
+    InstallationRefused: HTTPStatus.BAD_REQUEST,
+    InstallationFailed: HTTPStatus.BAD_GATEWAY,
+    NotConfigured: HTTPStatus.CONFLICT,
     CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
     QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,

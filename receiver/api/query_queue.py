@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from receiver.errors import Unavailable
+from receiver.errors import CallerBusy, QueueFull
 
 CLIENT_CHECK_S = 0.5
 """How often a query that waits, or has no output yet, checks that its client is still connected."""
@@ -70,14 +70,6 @@ CLICKHOUSE = QueueLimits(
 """Limits of the statements of ClickHouse's clients."""
 QUERIES_MAX = HEAVY.running_max + SHORT.running_max + SQL.running_max + CLICKHOUSE.running_max
 """Maximum number of concurrent queries. Each needs a thread and memory."""
-
-
-class CallerBusy(Unavailable):
-    """The caller has too many waiting queries already."""
-
-
-class QueueFull(Unavailable):
-    """Too many queries of all callers wait, or this query has waited too long."""
 
 
 class QueryQueue:

@@ -10,6 +10,8 @@ from receiver.api.lines import JSON_LINES
 from receiver.api.responses import JSON
 from receiver.api.traces import LINES
 from receiver.query.counts import DIGITS_MAX
+from receiver.query.deployment_events import EVENTS_DEFAULT, EVENTS_MAX
+from receiver.query.deployment_events import PARAMETERS as EVENT_PARAMETERS
 from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import FORMATS, ExportFormat
 from receiver.query.ledger import SINCE as LEDGER_SINCE
@@ -90,6 +92,32 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         (JSON_LINES,),
         (*BY_QUERY, HTTPStatus.NOT_FOUND),
     ),
+    ("get", "/api/v1/deployments/{id}/events"): Route(
+        "eventsOfDeployment",
+        "The stored events of a deployment: build log, changes of state, requests.",
+        (
+            Parameter("id", "the id of a deployment", is_required=True),
+            *EVENT_PARAMETERS[1:],
+            since(),
+            UNTIL,
+            Parameter("limit", "maximum number of lines", schema=whole_number(1, EVENTS_MAX, EVENTS_DEFAULT)),
+        ),
+        (JSON_LINES,),
+        BY_QUERY,
+    ),
+    ("get", "/api/v1/traces/{id}/explain"): Route(
+        "previewExplanation",
+        "What an explanation of the trace would send to a language model, byte for byte, and its cost.",
+        (_TRACE_ID,),
+        errors=(*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    ("post", "/api/v1/traces/{id}/explain"): Route(
+        "explainTrace",
+        "Send the trace to the language model of the settings: a line per request, call, sentence and end.",
+        (_TRACE_ID,),
+        (JSON_LINES,),
+        (*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
     ("get", "/api/v1/export"): Route(
         "export",
         "Every stored column of all spans that match, oldest first, without a limit on rows.",
@@ -151,6 +179,15 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
     ),
     ("get", "/api/v1/schema"): Route("schema", "State of the tables.", errors=BY_STORE),
     ("get", "/api/v1/health"): Route("health", "Checks of the store and the writer."),
+    ("get", "/api/v1/platform/projects"): Route(
+        "removedProjects", "Projects that were removed on the platform.", (), (JSON_LINES,)
+    ),
+    ("post", "/api/v1/platform/projects/{id}/keep"): Route(
+        "keepProject",
+        "Keep the spans of a removed project: they do not become due for deletion.",
+        (Parameter("id", "the id of a project", is_required=True),),
+        errors=(HTTPStatus.NOT_FOUND, *BY_STORE),
+    ),
     ("get", "/api/v1/dead"): Route("deadLetters", "Dead letters.", (), (JSON_LINES,), BY_STORE),
     ("get", "/api/v1/dead/{id}"): Route(
         "deadLetter", "A dead letter.", (_DEAD_ID,), errors=(HTTPStatus.NOT_FOUND, *BY_STORE)
@@ -175,6 +212,9 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         "Derive the rollups again from the spans.",
         (Parameter("since", "how far back, like 24h; all by default", schema=TIME),),
         errors=BY_STORE,
+    ),
+    ("get", "/api/v1/platform/installations"): Route(
+        "installations", "Installations of the platform's integration.", (), (JSON_LINES,)
     ),
     ("get", "/api/v1/openapi.json"): Route("description", "This description."),
 }

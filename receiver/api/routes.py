@@ -3,6 +3,7 @@
     GET /api/v1/traces/{id}?format=lines                      the spans of a trace, or OTLP: see `traces`
     GET /api/v1/traces/{id}/compare/{other}                   differences of two traces
     GET /api/v1/search, spans, services, operations …         the questions of `receiver.query.questions`
+    GET /api/v1/deployments/{id}/events                       the question `deployment-events`
     GET /api/v1/export?filter=&since=&until=&format=csv       every span that matches: see `query.export`
     GET /api/v1/sql?query=&limit=&format=, or POST            a SELECT statement: see `sql`
     GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
@@ -12,6 +13,8 @@
     GET /api/v1/openapi.json, /docs                           description of all routes: see `openapi`
     /api/v1/dead                                              dead letters: see `dead_letters`
     /api/v1/rollup                                            rollups: see `rollup`
+    /api/v1/platform/projects                                 removed projects: see `platform_projects`
+    /api/v1/platform/installations                            installations: see `platform`
 
 Invariant: client input reaches the store as a parameter only; an unknown parameter is rejected. The last line
     of a streamed response holds the number of lines; an incomplete response lacks it and the last chunk.
@@ -22,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -32,13 +35,14 @@ from typing import Protocol
 
 import msgspec
 from aiohttp import hdrs, web
+from multidict import MultiDict
 
 from receiver.api import openapi
 from receiver.api.access import ACCESS, CALLER, Access, log_changes, requires
 from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
-from receiver.api.problems import NoSuchTrace, map_errors
+from receiver.api.problems import map_errors
 from receiver.api.query_queue import QueryQueue, Queues, default_queues
 from receiver.api.responses import (
     JSON,
@@ -55,6 +59,7 @@ from receiver.api.sql import audited, first_piece, sql_answer, statement_of
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.store import Store
+from receiver.errors import NoSuchTrace
 from receiver.http.origin import OriginCheck
 from receiver.http.peer import network_of
 from receiver.query.counts import counts, parse_counts
@@ -114,6 +119,7 @@ class Api:
         application[ACCESS] = access
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/traces/{id}/compare/{other}", self._comparison)
+        application.router.add_get("/api/v1/deployments/{id}/events", self._deployment_events)
         for name in QUESTIONS:
             application.router.add_get(f"/api/v1/{name}", self._question)
         application.router.add_get("/api/v1/export", self._export)
@@ -176,8 +182,18 @@ class Api:
 
     @requires("viewer", within_projects=True)
     async def _question(self, request: web.Request) -> web.StreamResponse:
-        question = QUESTIONS[request.path.rpartition("/")[2]]
-        asked = question.parse(request.query)
+        return await self._answer(request, QUESTIONS[request.path.rpartition("/")[2]], request.query)
+
+    @requires("viewer", within_projects=True)
+    async def _deployment_events(self, request: web.Request) -> web.StreamResponse:
+        query = MultiDict([*request.query.items(), ("deployment", request.match_info["id"])])
+        return await self._answer(request, QUESTIONS["deployment-events"], query)
+
+    async def _answer(
+        self, request: web.Request, question: Question, query: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Answer a question with these parameters."""
+        asked = question.parse(query)
         if ARROW in request.headers.get("Accept", ""):
             return await self._streamed(request, self.queues.heavy, self._arrow(question, asked))
         answer = limited_answer(lambda: question.ask(self.store, asked, time.time()))
@@ -215,13 +231,19 @@ class Api:
 
     @asynccontextmanager
     async def stream(
-        self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
+        self,
+        request: web.Request,
+        queue: QueryQueue,
+        query: Callable[[], Iterator[bytes]],
+        projects: Sequence[str] | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
 
-        The query reads only spans of the caller's projects, whatever its statements are.
+        The query reads only spans of the caller's projects, whatever its statements are. `projects`: some of
+        them; the query then reads only these.
         """
-        caller, filters = network_of(request.remote), table_filters(request[CALLER].projects)
+        limit = request[CALLER].projects if projects is None else projects
+        caller, filters = network_of(request.remote), table_filters(limit)
 
         def is_abandoned() -> bool:
             return request.transport is None or request.transport.is_closing()

@@ -61,7 +61,12 @@ def session_value(key: bytes, user: User, expires_at_s: int) -> str:
     """Return the value of the cookie of a user."""
     # Unambiguous: neither the number nor a name contains a NUL, and the token ends the message.
     signed = f"{expires_at_s}\0{user.name}\0{user.token}".encode()
-    return f"{expires_at_s}.{hmac.new(key, signed, hashlib.sha256).hexdigest()}"
+    return f"{expires_at_s}.{mac_of(key, signed)}"
+
+
+def mac_of(key: bytes, signed: bytes) -> str:
+    """Return the MAC of a message, in hexadecimal. Messages of different kinds must differ in their begin."""
+    return hmac.new(key, signed, hashlib.sha256).hexdigest()
 
 
 def session_user(key: bytes, value: str, users: Iterable[User], now_s: float) -> User | None:

@@ -76,7 +76,14 @@ class Source(Protocol):
         """Return every stored column of a span; `None` if it is not stored."""
 
 
-class SourceWithSql(Source, Protocol):
+class LimitableSource(Source, Protocol):
+    """Source whose reads can be limited further."""
+
+    def within(self, projects: Sequence[str]) -> Source:
+        """Return a source of spans of these projects only, as far as the caller may see them."""
+
+
+class SourceWithSql(LimitableSource, Protocol):
     """Source of a page, which may also show answers to SQL statements."""
 
     @property
@@ -97,9 +104,17 @@ SourceFor = Callable[[web.Request], Source]
 class ApiSource:
     """`Source` with the queues and limits of the API."""
 
-    def __init__(self, api: Api, request: web.Request) -> None:
+    def __init__(self, api: Api, request: web.Request, projects: Sequence[str] | None = None) -> None:
+        """`projects`: the only ones that it reads; those of the caller if omitted."""
         self._api = api
         self._request = request
+        self._projects = request[CALLER].projects if projects is None else projects
+
+    def within(self, projects: Sequence[str]) -> ApiSource:
+        """See `LimitableSource`."""
+        visible = [project for project in projects if not self._projects or project in self._projects]
+        # An empty list would mean all projects.
+        return ApiSource(self._api, self._request, visible or self._projects)
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         """See `Source`."""
@@ -126,7 +141,7 @@ class ApiSource:
 
     async def hides_spans(self, trace_id: str) -> bool:
         """See `Source`."""
-        plain, projects = normalized_trace_id(trace_id), self._request[CALLER].projects
+        plain, projects = normalized_trace_id(trace_id), self._projects
         if not projects:
             return False
         api, found = self._api, list[bool]()
@@ -135,7 +150,7 @@ class ApiSource:
             found.append(hides_spans(api.store, plain, projects))
             yield b""
 
-        async with api.stream(self._request, api.queues.short, pieces) as answer:
+        async with api.stream(self._request, api.queues.short, pieces, projects) as answer:
             await anext(answer, b"")
         return found[0]
 
@@ -193,7 +208,7 @@ class ApiSource:
             asked.append(ask())
             yield from asked[0].pieces()
 
-        async with self._api.stream(self._request, queue, pieces) as found:
+        async with self._api.stream(self._request, queue, pieces, self._projects) as found:
             body = b"".join([piece async for piece in found])
         return asked[0], body
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -16,6 +16,7 @@ from receiver.cli.group import examples
 from receiver.cli.options import FILE_PATH, loaded_with
 from receiver.cli.table import lines_of
 from receiver.cli.text_width import text_width
+from receiver.cli.unsafe_text import without_controls
 from receiver.cli.value_completion import complete
 from receiver.errors import OperatorError, ReceiverError, Refused
 from receiver.logs import harmless_text
@@ -30,9 +31,6 @@ Renderer = Callable[[Iterable[Row]], Iterator[str]]
 
 CONTEXT_CHARACTERS = 60
 """Maximum length of the text that a message shows before and after the column with the error."""
-_UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control and direction characters, except tab and line feed, which CSV has in quoted cells."""
-
 _COLUMN = re.compile(r"(?:filter|q), column ([0-9]{1,9}): ")
 """Beginning of an error about a filter, from this program or from the receiver."""
 
@@ -224,7 +222,7 @@ def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
     for place, row in enumerate(rows):
         if not place:
             yield csv_head(row)
-        yield _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), csv_line(row.values()))
+        yield without_controls(csv_line(row.values()))
 
 
 def _cell(value: object) -> str:

@@ -38,7 +38,9 @@ from receiver.config.addresses import (
     parse_store_url,
 )
 from receiver.config.pem import why_unusable
+from receiver.config.platform import PATH, webhook_problems
 from receiver.config.promoted import promoted_problems
+from receiver.config.redaction import redaction
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 from receiver.sizes import size_text
@@ -47,7 +49,6 @@ _DRAIN_NAME = re.compile(r"[\w.:/-]+(?: [\w.:/-]+)*")
 _ANSWER_HEADERS = re.compile(
     "accept-encoding|allow|connection|content-.+|date|retry-after|transfer-encoding|www-authenticate"
 )
-_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
 _ADDRESSES = ("listen", "admin_listen", "api_listen", CLICKHOUSE)
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
@@ -216,7 +217,7 @@ def _drain_name(drain: Drain) -> Iterator[str]:
 
 
 def _drain_path(drain: Drain) -> Iterator[str]:
-    if not _PATH.fullmatch(drain.path):
+    if not PATH.fullmatch(drain.path):
         yield f"path is {drain.path!r}; expected a path that starts with '/', without query or fragment"
 
 
@@ -363,6 +364,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (partial(_each_drain, _drain_signature), ("drain.signature_header", "drain.signature_secrets")),
     (partial(_each_drain, _drain_tokens), ("drain.tokens",)),
     (_shared_paths, ("drain.path", *_IDENTIFYING)),
+    (webhook_problems, ("platform.webhook", "limits.inflight_bytes_max", "drain.path")),
     (_database, ("store.database",)),
     (_store_url, ("store.url",)),
     (_store_password, ("store.url", "store.password")),
@@ -372,6 +374,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_bodies, ("limits.body_bytes_max", "limits.inflight_bytes_max", "drain.body_bytes_max")),
     (_resolve, ("resolve",)),
     (_sampling, ("sampling", "drain.name")),
+    (redaction, ("platform.explain",)),
 )
 """Every check, with the settings and tables that it reads."""
 

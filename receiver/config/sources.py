@@ -84,7 +84,16 @@ def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
     known = spellings()
     return Source(
         [
-            RawValue(form.path, form.setting_key, "value", value, f"flag {flag}", flag, Path(), is_text=True)
+            RawValue(
+                form.setting_key.path,
+                form.setting_key,
+                form.spelling,
+                value,
+                f"flag {flag}",
+                flag,
+                Path(),
+                is_text=True,
+            )
             for flag, (key, value) in flags.items()
             for form in [known[tuple(key.split("."))]]
         ]

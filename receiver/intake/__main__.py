@@ -12,6 +12,7 @@ import resource
 import socket
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,12 +32,14 @@ from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.intake.tls import Certificates, expiry_warning
+from receiver.intake.webhooks import WebhookKeeper
 from receiver.journal.appender import Appender
 from receiver.journal.digest_key import DigestKey
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, SegmentId
 from receiver.settings import Settings
+from receiver.webhooks.inbox import Inbox
 
 CERTIFICATES_POLL_S = 1.0
 """Interval between two checks whether the certificate files have changed."""
@@ -64,14 +67,10 @@ class Intake:
             answer_deadline_s=limits.answer_deadline_s,
         )
         self._admission = Admission(budget(limits, settings.drain), self._committer.refuse_if_overloaded)
-        routes = Routes(settings.drain, limits, post_root=settings.post_root)
+        now_ns = Now(data / NOTE_NAME).ns
+        self._webhook_keeper = WebhookKeeper(Inbox(data), now_ns)
         self._delivery_handler = DeliveryHandler(
-            routes,
-            limits,
-            self._admission,
-            self._committer.submit,
-            metrics,
-            now_ns=Now(data / NOTE_NAME).ns,
+            self._routes(settings), limits, self._admission, self._committer.submit, metrics, now_ns=now_ns
         )
         lingering_max = held_max(limits.connections_max)
         load_shedder = LoadShedder(self._committer.refuse_if_overloaded, metrics, held_max=lingering_max)
@@ -97,7 +96,7 @@ class Intake:
         limits = settings.limits
         try:
             # Both calls that can fail come before the first change: settings must not apply in part.
-            routes = Routes(settings.drain, limits, post_root=settings.post_root)
+            routes = self._routes(settings)
             new_transcode = bind(settings, self._digest_key)
         except OperatorError as error:
             limited.error(
@@ -111,6 +110,13 @@ class Intake:
         if self._certificates is not None and settings.tls.cert_file:
             self._certificates.reload(settings.tls)
         self._settings = settings
+
+    def _routes(self, settings: Settings) -> Routes:
+        routes = Routes(settings.drain, settings.limits, post_root=settings.post_root)
+        if (webhook := settings.platform.webhook).path:
+            deadline_s = settings.limits.answer_deadline_s
+            routes.add_webhooks(webhook, partial(self._webhook_keeper.keep, webhook, deadline_s))
+        return routes
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
         """Accept also from the sockets of intakes that are being replaced."""

@@ -28,7 +28,7 @@ from receiver.intake.answers import Reply
 from receiver.intake.body import Payload
 from receiver.intake.head import Head, HttpRefused, RequestContext
 from receiver.intake.pending import PendingDelivery, ReceiptCallback
-from receiver.intake.routes import Routes, Sender
+from receiver.intake.routes import KeepWebhook, Routes, Sender
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, Outcome
@@ -102,8 +102,9 @@ class DeliveryHandler:
             return self._refuse(context, error)
         if isinstance(request_head, Reply):
             return self._count_reply(context, request_head)
-        # `FastPathProtocol` remembers it after the answer.
-        request[HEAD] = request_head
+        # `FastPathProtocol` remembers it after the answer. It takes deliveries only.
+        if not context.is_webhook:
+            request[HEAD] = request_head
         # 0 for a chunked body: its memory is claimed as it arrives. The parser has checked the number.
         declared_bytes = int(request.headers.get("Content-Length", "0"))
         continue_transport = request.transport if request_head.expects_continue else None
@@ -145,6 +146,8 @@ class DeliveryHandler:
                 raw = await body.read(payload, claim, bytes_max=bytes_max, floor=self._floor)
                 # The answer deadline starts after the last byte: a slow upload does not use it up.
                 arrival = Arrival(claim, self._loop.time(), self._now_ns())
+                if request_head.route.keep_webhook is not None:
+                    return await self._keep_webhook(request_head, raw, request_head.route.keep_webhook)
                 # The HMAC of a large body on the event loop would delay all other connections.
                 is_large = len(raw) > request_head.inline_bytes_max
                 sender = await self._verify_in_thread(request_head, raw) if is_large else None
@@ -156,6 +159,13 @@ class DeliveryHandler:
             reply = self._refuse_delivery(request_head, None, error)
             _clear_tracebacks(error)
             return reply
+
+    async def _keep_webhook(self, request_head: Head, raw: bytes, keep_webhook: KeepWebhook) -> Reply:
+        """Verify a webhook, and acknowledge it after it is on disk."""
+        await asyncio.to_thread(credentials.verify, request_head.admitted, request_head.headers, raw)
+        await keep_webhook(raw)
+        context = RequestContext(request_head.kind, request_head.route)
+        return self._count_reply(context, answers.ACCEPTED[request_head.kind])
 
     async def _take_and_wait(
         self, request_head: Head, raw: bytes, arrival: Arrival, sender: Sender | None
@@ -304,10 +314,13 @@ class DeliveryHandler:
     def _count_reply(self, context: RequestContext, reply: Reply) -> Reply:
         """Count the reply, and add the header that is configured for its path."""
         # In `deliveries`, tests would lower the failure rate by which platforms disable a drain.
+        status = "closed" if reply is answers.HANG_UP else str(reply.status)
         if context.is_endpoint_test:
             self._metrics.add("endpoint_tests", drain=context.drain_name)
+        # Webhooks are not part of the failure budget of a drain.
+        elif context.is_webhook:
+            self._metrics.add("webhooks", status=status)
         else:
-            status = "closed" if reply is answers.HANG_UP else str(reply.status)
             self._metrics.add("deliveries", drain=context.drain_name, status=status)
         return reply if context.route is None else reply.with_header(context.route.header_line)
 

@@ -44,6 +44,11 @@ class RequestContext:
     is_endpoint_test: bool = False
     """Whether the request is an endpoint test, answered 200, and not a delivery."""
 
+    @property
+    def is_webhook(self) -> bool:
+        """Whether the request came to the path of webhooks, and is not a delivery."""
+        return self.route is not None and self.route.keep_webhook is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -91,7 +96,7 @@ def find_route(request: BaseRequest, routes: Routes, context: RequestContext) ->
     context.drain_name = route.drains[0].drain.name
     # An exporter with a wrong method would take a 200 as success.
     is_probe = request.method in PROBE_METHODS and not is_from_exporter(request.headers)
-    if request.method not in {"POST", "OPTIONS"} and not is_probe:
+    if request.method not in {"POST", "OPTIONS"} and (not is_probe or context.is_webhook):
         raise MethodNotAllowed(METHOD_NOT_ALLOWED)
     return route
 
@@ -110,8 +115,11 @@ def read(request: BaseRequest, routes: Routes, route: Route, context: RequestCon
     expectation = headers.get("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
         raise HttpRefused(417, "expectation is not supported; expected 100-continue or none")
-    is_test = not is_from_exporter(headers)
+    is_test = not (context.is_webhook or is_from_exporter(headers))
     kind = ContentKind.JSON if is_test else media.content_kind(headers.get("Content-Type"))
+    encodings = () if is_test else media.codings(headers.getall("Content-Encoding", ()))
+    if context.is_webhook:
+        media.require_plain_json(kind, encodings)
     return Head(
         routes=routes,
         route=route,
@@ -119,7 +127,7 @@ def read(request: BaseRequest, routes: Routes, route: Route, context: RequestCon
         # `all`: the signature may still decide for a drain that requires no token.
         shows_token=all(drain.requires_token for drain in admitted),
         kind=kind,
-        encodings=() if is_test else media.codings(headers.getall("Content-Encoding", ())),
+        encodings=encodings,
         # An HTTP/1.0 client does not understand an interim answer.
         expects_continue=expectation is not None and request.version == HttpVersion11,
         headers=headers,

@@ -76,6 +76,12 @@ def content_kind(content_type: str | None) -> ContentKind:
     return kind
 
 
+def require_plain_json(kind: ContentKind, encodings: Sequence[str]) -> None:
+    """Check the media type of a webhook. Raises `UnsupportedMedia`."""
+    if kind is not ContentKind.JSON or encodings:
+        raise UnsupportedMedia("a webhook has another content type or is compressed; expected plain JSON")
+
+
 def _charsets(parameters: str) -> list[str]:
     pairs = (parameter.partition("=") for parameter in parameters.split(";"))
     return [value.strip().strip("\"'") for name, _, value in pairs if name.strip() == "charset"]

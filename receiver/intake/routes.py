@@ -7,7 +7,7 @@ Invariant: one table, built once for the current settings. A trailing slash and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
@@ -16,13 +16,15 @@ from receiver.intake.answers import Reply
 from receiver.intake.credentials import Credentials
 from receiver.metrics import Count
 from receiver.model import ContentKind
-from receiver.settings import Drain, Limits
+from receiver.settings import Drain, Limits, Webhook
 
 TRACES = "/v1/traces"
 """Path that exporters append to a base URL."""
 OTHER_SIGNALS = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
 PATH_CHARS_LOGGED_MAX = 200
 """Number of characters of an unknown path that are logged."""
+KeepWebhook = Callable[[bytes], Awaitable[None]]
+"""Stores the body of a webhook durably, or raises the error that answers it."""
 PATHS_LOGGED_MAX = 4
 """Number of configured paths that are logged together with an unknown path."""
 
@@ -53,6 +55,8 @@ class Route:
         default_factory=lambda: {kind: {} for kind in ContentKind}, compare=False
     )
     """Cache of the delivery handler, by content kind and name of the drain."""
+    keep_webhook: KeepWebhook | None = field(default=None, compare=False)
+    """Set for the path of webhooks, which are no deliveries."""
 
 
 class Routes:
@@ -71,6 +75,20 @@ class Routes:
         if post_root:
             # A drain that is configured at the root takes precedence.
             self._route_of.setdefault("/", self._route_of[self._configured[0]])
+
+    def add_webhooks(self, settings: Webhook, keep_webhook: KeepWebhook) -> None:
+        """Add the path of webhooks. The settings are checked: no drain has this path."""
+        # Their signature is checked as that of a drain. Without a name, so that no metric counts it as one.
+        signer = Drain(
+            name="",
+            path=settings.path,
+            signature_header=settings.signature_header,
+            signature_secrets=settings.secrets,
+        )
+        route = Route((Credentials(signer),), settings.body_bytes_max, b"", keep_webhook=keep_webhook)
+        path = settings.path.rstrip("/")
+        self._route_of[path] = self._route_of[f"{path}/"] = route
+        self._configured = (*self._configured, path)
 
     def _route(self, at_path: Sequence[Credentials]) -> Route:
         # Otherwise a drain that requires less would take the deliveries of a stricter drain.

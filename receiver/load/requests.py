@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from receiver.load.template import Template
-from receiver.load.traffic import Shape
+from receiver.load.traffic import Shape, delivery
 from receiver.load.wire import ENCODINGS
 
 SPANS_VARIED = 16_640
@@ -79,8 +79,8 @@ class RequestStream:
         encoding = ENCODINGS[recipe.encoding]
         template_count = min(count_max, max(TEMPLATES_MIN, -(-recipe.spans_varied // recipe.shape.spans)))
         # Encoded before the run: during it, the generator must not be the bottleneck.
-        templates = [Template(recipe.shape, ordinal, encoding) for ordinal in range(template_count)]
-        self._templates = itertools.cycle(templates)
+        templates = [Template(delivery(recipe.shape, ordinal), encoding) for ordinal in range(template_count)]
+        self._templates = itertools.cycle(enumerate(templates))
         self._numbers = iter(range(min(count_max, NUMBERS_MAX)))
         self._ready: deque[Request] = deque()
         lines = {
@@ -110,12 +110,12 @@ class RequestStream:
 
     def _fresh(self) -> Iterator[Request]:
         for number in self._numbers:
-            template = next(self._templates)
+            ordinal, template = next(self._templates)
             body = template.body(self._recipe.run + struct.pack(">I", number), time.time_ns())
             if self._recipe.compression == "gzip":
                 # Without the time, which would make equal bodies differ.
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-            yield Request(number, Origin(template.ordinal, template.base_ns), self._head_of(body), body)
+            yield Request(number, Origin(ordinal, template.base_ns), self._head_of(body), body)
 
     def _head_of(self, body: bytes) -> bytes:
         signature = b""

@@ -5,7 +5,9 @@ Invariant: a new body costs one join: 30 µs for 520 spans, so that one core can
 
 from __future__ import annotations
 
-from receiver.load.traffic import Shape, delivery
+from collections.abc import Sequence
+
+from receiver.load.traffic import Resource
 from receiver.load.wire import Encoding
 
 RETIMED_S = 5
@@ -17,12 +19,11 @@ _BACKDATED_NS = 10**9
 class Template:
     """One encoded delivery without its times and the per-request halves of its trace ids."""
 
-    def __init__(self, shape: Shape, ordinal: int, encoding: Encoding) -> None:
-        self.ordinal = ordinal
+    def __init__(self, resources: Sequence[Resource], encoding: Encoding) -> None:
         self.base_ns = 0
         """Start time of its first span."""
         self._encoding = encoding
-        body, offsets_ns = encoding.body(delivery(shape, ordinal))
+        body, offsets_ns = encoding.body(resources)
         self._marked = bytearray(body)
         marks = [(mark.start(), encoding.time_index(mark[0])) for mark in encoding.time_mark.finditer(body)]
         if sorted(index for _, index in marks) != list(range(len(offsets_ns))):
@@ -35,6 +36,11 @@ class Template:
         """Return the body with this value as one half of all trace ids."""
         if now_ns - self.base_ns > RETIMED_S * 10**9 + _BACKDATED_NS:
             self._retime(now_ns - _BACKDATED_NS)
+        return self._encoding.half(half).join(self._pieces)
+
+    def body_at(self, half: bytes, base_ns: int) -> bytes:
+        """Return the body whose first span starts at a given time."""
+        self._retime(base_ns)
         return self._encoding.half(half).join(self._pieces)
 
     def _retime(self, base_ns: int) -> None:

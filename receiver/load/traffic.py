@@ -68,6 +68,8 @@ class Span(NamedTuple):
     attributes: Attributes
     event: Event | None
     status: int
+    message: str = ""
+    """Message of the status."""
 
 
 class Resource(NamedTuple):
@@ -123,7 +125,9 @@ def _spans(dice: Random, shape: Shape, count: int, clock_ns: int) -> tuple[tuple
 
 def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: bytes) -> Span:
     make, kind = (
-        (_request, 2) if not root else dice.choice(((_statement, 3), (_statement, 3), (_function, 1)))
+        (http_request, 2)
+        if not root
+        else dice.choice(((sql_statement, 3), (sql_statement, 3), (function_call, 1)))
     )
     name, attributes = make(dice, shape)
     end_ns = start_ns + dice.randrange(80_000_000)
@@ -151,7 +155,8 @@ def _sized(dice: Random, shape: Shape, attributes: dict[str, Value]) -> Attribut
     return limited
 
 
-def _request(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
+def http_request(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
+    """Return name and attributes of a request that a service answers."""
     method, route = dice.choice(("GET", "GET", "GET", "POST")), dice.choice(_ROUTES)
     return f"{method} {route}", {
         "http.request.method": method,
@@ -168,7 +173,8 @@ def _request(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
     }
 
 
-def _statement(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
+def sql_statement(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
+    """Return name and attributes of a call of a database."""
     table, operation = dice.choice(_TABLES), dice.choice(("SELECT", "SELECT", "INSERT", "UPDATE"))
     row_id = dice.randrange(shape.cardinality)
     text = {
@@ -192,7 +198,8 @@ def _statement(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
     }
 
 
-def _function(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
+def function_call(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
+    """Return name and attributes of a call within a service."""
     name = dice.choice(_FUNCTIONS)
     return name, {
         "code.function.name": name,

@@ -81,7 +81,9 @@ def _protobuf_span(span: Span, marks: Marks) -> trace_pb2.Span:
         end_time_unix_nano=marks.time(span.end_ns),
         attributes=_pairs(span.attributes),
         events=events,
-        status=trace_pb2.Status(code=trace_pb2.Status.StatusCode.ValueType(span.status)),
+        status=trace_pb2.Status(
+            code=trace_pb2.Status.StatusCode.ValueType(span.status), message=span.message
+        ),
     )
 
 
@@ -109,6 +111,13 @@ def _any_value(value: Value) -> dict[str, Any]:
 
 def json_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
     """Encode as `application/json`."""
+    return json_body_of(resources, dict)
+
+
+def json_body_of(
+    resources: Sequence[Resource], spelled: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[bytes, list[int]]:
+    """Encode as JSON in a dialect: `spelled` returns a span as the sender writes it."""
     marks = Marks(JSON_TIME_MARK)
     document = {
         "resourceSpans": [
@@ -117,7 +126,7 @@ def json_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
                 "scopeSpans": [
                     {
                         "scope": {"name": resource.scope[0], "version": resource.scope[1]},
-                        "spans": [_json_span(span, marks) for span in resource.spans],
+                        "spans": [spelled(_json_span(span, marks)) for span in resource.spans],
                     }
                 ],
             }
@@ -142,7 +151,7 @@ def _json_span(span: Span, marks: Marks) -> dict[str, Any]:
         "droppedAttributesCount": 0,
         "events": [_json_event(span.event, marks)] if span.event else [],
         "droppedEventsCount": 0,
-        "status": {"code": span.status},
+        "status": {"code": span.status, **({"message": span.message} if span.message else {})},
         "links": [],
         "droppedLinksCount": 0,
     }

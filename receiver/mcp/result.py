@@ -41,17 +41,23 @@ class Found(NamedTuple):
     rows: Sequence[Row]
     """The most important row comes first, because a content that is too long loses its last rows."""
     characters_max: int = CHARACTERS_MAX
+    clean: Callable[[Any], Any] | None = None
+    """Replaces what must not be shown, in the head and in a row, before texts are cut."""
 
 
 def tool_result(found: Found) -> dict[str, Any]:
     """Return the result of a call."""
-    content = _fitted(found)
-    lines = [content.head, *content.rows]
+    content = fitted(found)
     return {
-        "content": [{"type": "text", "text": fenced("\n".join(map(_json, lines)))}],
+        "content": [{"type": "text", "text": fenced(lines_of(content))}],
         "structuredContent": {**content.head, content.noun: list(content.rows)},
         "isError": False,
     }
+
+
+def lines_of(content: Found) -> str:
+    """Return what fits as a line for the head and for each row."""
+    return "\n".join(map(_json, (content.head, *content.rows)))
 
 
 def tool_error(text: str) -> dict[str, Any]:
@@ -93,14 +99,15 @@ def shown_value(value: Any) -> Any:  # noqa: ANN401 - any JSON
     return value
 
 
-def _fitted(found: Found) -> Found:
+def fitted(found: Found) -> Found:
     """Return the rows that fit into the maximum length; the head counts those that are left out."""
-    shown: Row = shown_value(found.head)
+    clean = found.clean or (lambda value: value)
+    shown: Row = shown_value(clean(found.head))
     # With room for the counts, which are added below.
     left = found.characters_max - len(fenced(_json({**shown, "left_out": _counts(found.rows)})))
     rows: list[Row] = []
     # A row is made visible only when its turn comes: a trace may have a million.
-    for row in map(shown_value, found.rows):
+    for row in map(shown_value, map(clean, found.rows)):
         left -= len(_json(row)) + 1
         if left < 0:
             shown = {**shown, "left_out": _counts(found.rows[len(rows) :])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from receiver.mcp.result import CHARACTERS_PER_TOKEN, Found
 from receiver.mcp.tool import Arguments, Context, Tool, parameters_of
 from receiver.query.parameter_types import TRACE_ID, whole_number
 from receiver.query.question import Parameter
-from receiver.query.traces.trace_model import trace_of
+from receiver.query.traces.trace_model import Trace, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 
 TOKENS_DEFAULT: Final = 4_000
@@ -47,13 +48,19 @@ async def _search_traces(context: Context, arguments: Arguments) -> Found:
 
 async def _get_trace(context: Context, arguments: Arguments) -> Found:
     trace_id = normalized_trace_id(arguments["trace_id"])
-    summary = await context.source.outline(trace_id, _summary)
-    if summary is None:
+    trace = await context.source.outline(trace_id, trace_of)
+    if trace is None:
         raise MalformedBody(
             "no span of this trace is stored; it has expired or has not arrived", field="trace_id"
         )
-    head, rows = summary
-    characters_max = int(arguments["tokens"]) * CHARACTERS_PER_TOKEN
+    return await trace_found(context, trace_id, trace, int(arguments["tokens"]))
+
+
+async def trace_found(context: Context, trace_id: str, trace: Trace, tokens: int) -> Found:
+    """Return the summary of a trace within a budget of tokens."""
+    # Seconds for the largest traces: other requests go on meanwhile.
+    head, rows = await asyncio.to_thread(lambda: (trace_summary.head(trace), trace_summary.rows(trace)))
+    characters_max = tokens * CHARACTERS_PER_TOKEN
     # Half of the budget for all details together.
     for_details = characters_max // (2 * DETAILED_ERRORS_MAX)
     first, rest = rows[:DETAILED_ERRORS_MAX], rows[DETAILED_ERRORS_MAX:]
@@ -61,11 +68,6 @@ async def _get_trace(context: Context, arguments: Arguments) -> Found:
     hidden = {"hidden": HIDDEN} if await context.source.hides_spans(trace_id) else {}
     head = {"trace_id": trace_id, "page": _trace_url(context, trace_id), **hidden, **head}
     return Found(head, "spans", rows, characters_max)
-
-
-def _summary(stored: list[Row]) -> tuple[Row, list[Row]]:
-    trace = trace_of(stored)
-    return trace_summary.head(trace), trace_summary.rows(trace)
 
 
 async def _compare_deployments(context: Context, arguments: Arguments) -> Found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from receiver.api.source import Row
@@ -16,8 +16,8 @@ NAME_CHARACTERS_MAX: Final = 60
 _NS_PER_MS: Final = 1e6
 
 
-def head(trace: Trace) -> Row:
-    """Return the facts about the trace as a whole."""
+def head(trace: Trace, clean: Callable[[str], str] = str) -> Row:
+    """Return the facts about the trace as a whole. `clean`: replaces secrets in names before they are cut."""
     services = Counter(span.row["ServiceName"] for span in trace.spans)
     largest = services.most_common(SERVICES_MAX)
     return {
@@ -26,9 +26,9 @@ def head(trace: Trace) -> Row:
         "spans_stored": len(trace.spans),
         "errors": sum(span.is_error for span in trace.spans),
         "service_count": len(services),
-        "services": [{"service": _short(name), "spans": count} for name, count in largest],
-        "project": _short(trace.root.row.get("ProjectId", "")),
-        "deployment": _short(trace.root.row.get("DeploymentId", "")),
+        "services": [{"service": _short(clean(name)), "spans": count} for name, count in largest],
+        "project": _short(clean(trace.root.row.get("ProjectId", ""))),
+        "deployment": _short(clean(trace.root.row.get("DeploymentId", ""))),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from receiver.dead_letters.directory import DeadLetters
+from receiver.journal.segments import Journal
 from receiver.metrics import Metrics
 from receiver.writer.progress import Progress
 
@@ -33,3 +34,11 @@ def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
     # Observed once each. The writer only appends, so no lock is needed.
     while progress.freshness_s:
         metrics.observe("freshness_seconds", progress.freshness_s.popleft())
+
+
+def newer_segments_text(journal: Journal) -> str:
+    """Return the health text for segments of a newer version; empty if there are none."""
+    count = len(journal.newer)
+    return (
+        f"{count} segments were written by a newer version; run that version to store them" if count else ""
+    )

@@ -91,11 +91,12 @@ def _added_up(name: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _choices(name: str, rows: Sequence[Row], view: View) -> list[Choice]:
-    choices = [Choice(row[name], _text(row[name], row, view.now_s)) for row in rows]
+    shown = view.project_text if name == "project" else str
+    choices = [Choice(row[name], _text(shown(row[name]), row, view.now_s)) for row in rows]
     chosen = view.chosen.get(name)
     # It may have no span of the last day.
     if chosen and all(choice.value != chosen for choice in choices):
-        choices.append(Choice(chosen, chosen))
+        choices.append(Choice(chosen, shown(chosen)))
     return choices
 
 

@@ -26,6 +26,7 @@ TITLES: Final = {
     HTTPStatus.FORBIDDEN: "This is not allowed",
     HTTPStatus.NOT_FOUND: "This does not exist",
     HTTPStatus.CONFLICT: "This is not possible now",
+    HTTPStatus.BAD_GATEWAY: "The installation is not complete",
 }
 """Headings by status."""
 TITLE = "This did not work"
@@ -95,6 +96,8 @@ def _links(request: web.Request, status: HTTPStatus) -> dict[str, str]:
     if caller is not None and caller.projects:
         return links
     links["Receiver"] = "/receiver"
+    if request.path.startswith(f"{PAGES['platform'].path}/"):
+        return {"Back to the page Platform": PAGES["platform"].path, **links}
     resource = request.match_info.route.resource
     is_form = resource is not None and resource.canonical.startswith(f"{DEAD_LETTER}/")
     if is_form and status != HTTPStatus.NOT_FOUND:

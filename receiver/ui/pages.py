@@ -9,8 +9,11 @@ from receiver.ui import (
     compare,
     connect,
     dead_letter,
+    deployment,
     errors,
+    explanation,
     overview,
+    platform,
     receiver,
     search,
     service_map,
@@ -35,6 +38,15 @@ _ALL: Final = (
     Page("receiver", "/receiver", "Receiver", "Is anything missing?", receiver.build, "r", is_live=True),
     Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
     Page(
+        "platform",
+        "/platform",
+        "Platform",
+        "Is the integration installed?",
+        platform.build,
+        "p",
+        is_live=True,
+    ),
+    Page(
         "dead-letter",
         "/receiver/dead/{id}",
         "Dead letter",
@@ -42,7 +54,17 @@ _ALL: Final = (
         dead_letter.build,
         is_live=True,
     ),
+    Page("deployment", "/deployment/{id}", "Deployment", "How did this deployment go?", deployment.build),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
+    Page(
+        "explanation",
+        "/trace/{id}/explain",
+        "Explain",
+        "What happened in this trace?",
+        explanation.build,
+        is_live=True,
+        role="operator",
+    ),
     Page(
         "trace_comparison",
         "/trace/{id}/with/{other}",
@@ -54,7 +76,7 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "trace_comparison"}
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "explanation", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(

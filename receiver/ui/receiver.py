@@ -102,7 +102,7 @@ async def build(view: View) -> Context:
         "redelivery": facts.settings.redelivery,
         "dead_letters": dead_letters[:DEAD_LETTERS_MAX],
         "dead_letter_count": len(dead_letters),
-        "result": facts.results.text_of(view.query.get("result", "")),
+        "result": facts.results.result_of(view.query.get("result", "")).text,
         "settings": settings_of(facts.loaded),
         "versions": {
             "trace-drain": __version__,

@@ -6,25 +6,34 @@ They are kept in memory under a random key: a text in the URL could come from a 
 from __future__ import annotations
 
 import secrets
+from typing import NamedTuple
 
 RESULTS_MAX = 64
 """Number of results that are kept; the oldest is forgotten first."""
+
+
+class Result(NamedTuple):
+    """What a change did."""
+
+    text: str = ""
+    link: str = ""
+    """Address at which the user can continue; empty: none."""
 
 
 class Results:
     """The last results by their keys."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+        self._results: dict[str, Result] = {}
 
-    def keep(self, text: str) -> str:
+    def keep(self, text: str, link: str = "") -> str:
         """Keep a result and return its key."""
         key = secrets.token_urlsafe(9)
-        self._texts[key] = text
-        if len(self._texts) > RESULTS_MAX:
-            del self._texts[next(iter(self._texts))]
+        self._results[key] = Result(text, link)
+        if len(self._results) > RESULTS_MAX:
+            del self._results[next(iter(self._results))]
         return key
 
-    def text_of(self, key: str) -> str:
-        """Return the result with this key; an empty text if it is unknown or forgotten."""
-        return self._texts.get(key, "")
+    def result_of(self, key: str) -> Result:
+        """Return the result with this key; without a text if it is unknown or forgotten."""
+        return self._results.get(key, Result())

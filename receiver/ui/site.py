@@ -76,7 +76,7 @@ class Site:
     def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         @requires(page.role, within_projects=page.within_projects)
         async def handle(request: web.Request) -> web.StreamResponse:
-            return await self._page(request, page, request.query)
+            return await self.page(request, page, request.query)
 
         return handle
 
@@ -86,9 +86,10 @@ class Site:
         form = await form_of(request)
         if url := link_of(form):
             return go_to(url)
-        return await self._page(request, PAGES["sql"], form)
+        return await self.page(request, PAGES["sql"], form)
 
-    async def _page(self, request: web.Request, page: Page, query: Mapping[str, str]) -> web.StreamResponse:
+    async def page(self, request: web.Request, page: Page, query: Mapping[str, str]) -> web.StreamResponse:
+        """Answer with a page. `query`: its parameters."""
         if request.method == hdrs.METH_HEAD:
             return document(HTTPStatus.OK, "")
         try:
@@ -133,8 +134,9 @@ class Site:
     @requires("viewer", within_projects=True)
     async def _tail_rows(self, request: web.Request) -> web.Response:
         """Answer with the spans received since a time for the script that adds them to the page."""
-        answer = await tail.ask(self._view(request))
-        rows = [tail.shown(row) for row in answer.rows]
+        view = self._view(request)
+        answer = await tail.ask(view)
+        rows = [tail.shown(view, row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
     @requires("viewer", within_projects=True)
@@ -142,7 +144,7 @@ class Site:
         """Lead to the comparison of the two traces `id` of a form."""
         ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
         if len(ids) != 2:  # noqa: PLR2004 - A and B
-            return await self._page(request, _NOT_TWO_SELECTED, request.query)
+            return await self.page(request, _NOT_TWO_SELECTED, request.query)
         return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
 
     async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:

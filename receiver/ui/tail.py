@@ -22,7 +22,7 @@ async def build(view: View) -> Context:
     return {
         "reload": f"{view.path}?{urlencode({**view.chosen, 'q': text})}",
         "text": text,
-        "rows": [shown(row) for row in answer.rows],
+        "rows": [shown(view, row) for row in answer.rows],
         "is_cut": answer.is_cut,
         "rows_max": ROWS_MAX,
         "overlap_ms": OVERLAP_MS,
@@ -40,14 +40,14 @@ async def ask(view: View) -> Answer:
     return answer._replace(rows=with_cut_texts(answer.rows))
 
 
-def shown(row: Row) -> Row:
+def shown(view: View, row: Row) -> Row:
     """Return a span as the page shows it."""
     return {
         # With the segment: a span that was stored twice arrived twice.
         "key": "/".join((row["segment"], row["trace_id"], row["span_id"], row["start"])),
         "received_ms": row["received_ms"],
         "received": instant(row["received_ms"] / 1_000),
-        "project": row["project"],
+        "project": view.project_text(row["project"]),
         "service": row["service"] or "(no service)",
         "name": row["name"] or "(no name)",
         "duration": duration(row["duration_ms"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from receiver.sizes import size_text
@@ -15,12 +16,17 @@ from receiver.ui import numbers, svg
 from receiver.ui.filter_text import all_of, known_terms
 from receiver.ui.long_texts import cut
 from receiver.ui.static import url_of
-from receiver.ui.view import term
+from receiver.ui.view import instant, term
 
 
 def sentence(message: str) -> str:
     """Return a message of the API as a sentence, with a capital and a full stop."""
     return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
+def json_text(value: object) -> str:
+    """Return a value as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
 
 
 _FILTERS = {
@@ -29,6 +35,8 @@ _FILTERS = {
     "count": numbers.count,
     "cut": cut,
     "duration": numbers.duration,
+    "instant": instant,
+    "json_text": json_text,
     "percent": numbers.percent,
     "sentence": sentence,
     "short_id": numbers.short_id,

@@ -20,6 +20,9 @@ from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of
 from receiver.ui.long_texts import with_cut_texts
 
+DEPLOYMENT_CHARS_MAX = 256
+"""Longest id of a deployment that is a link."""
+
 
 class View:
     """Parameters of a page, and the questions that it asks about its time range."""
@@ -59,6 +62,11 @@ class View:
         """Return the only projects whose spans the caller may see; none: all."""
         return self.caller.projects if self.caller else ()
 
+    def project_text(self, project_id: str) -> str:
+        """Return a project as pages show it: its name, if the platform has sent one, beside its id."""
+        name = self.facts.platform.projects.name(project_id)
+        return f"{name} ({project_id})" if name else project_id
+
     @property
     def times(self) -> dict[str, str]:
         """Return the time range as parameters with absolute times."""
@@ -93,6 +101,14 @@ class View:
         given = {name: value for name, value in parameters.items() if value}
         query = {**self.chosen, **given, **self.times, **given}
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
+
+    def deployment_link(self, deployment: str, **times: str) -> str:
+        """Return the URL of the page of a deployment; empty for an id that is too long for a URL."""
+        if not 0 < len(deployment) <= DEPLOYMENT_CHARS_MAX:
+            return ""
+        return (
+            f"/deployment/{quote(deployment, safe='')}?{urlencode({**self.times, **times}, quote_via=quote)}"
+        )
 
     def page_link(self, path: str) -> str:
         """Return the URL of a page for the same project, deployment and time range. An age stays an age."""

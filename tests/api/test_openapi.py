@@ -15,12 +15,19 @@ from receiver.api import openapi
 from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.lines import ARROW, JSON_LINES
 from receiver.api.page import page
+from receiver.api.platform import PlatformRoutes
+from receiver.api.platform_projects import ProjectRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.route_table import ROUTES
 from receiver.api.routes import Api
+from receiver.api.source import ApiSource
 from receiver.api.spool import SpoolSpace
 from receiver.errors import Refused
+from receiver.explain.explainer import Explainer
+from receiver.explain.routes import ExplainRoutes
 from receiver.http.protocol import PROBLEM
+from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
 from receiver.query.counts import parse_counts
 from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import parse_export
@@ -28,6 +35,7 @@ from receiver.query.question import Question
 from receiver.query.questions import QUESTIONS
 from receiver.query.raw_sql.statement import parse_sql
 from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
+from receiver.settings import Platform
 from tests.support.fake_clickhouse import MemoryStore
 
 UNDESCRIBED = {("GET", "/docs")}
@@ -38,7 +46,10 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        application = api.application(dead_letters, rollup)
+        platform = PlatformRoutes(Installations(directory / "platform"), pool)
+        projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
+        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
+        application = api.application(dead_letters, rollup, platform, projects, explain)
     return {
         (route.method, route.resource.canonical)
         for route in application.router.routes()
@@ -156,7 +167,7 @@ def test_export_and_traces_list_every_content_type() -> None:
     assert types_of("/api/v1/spans") == {JSON_LINES, ARROW}
 
 
-REQUIRED = {"service": "web", "key": "k", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
+REQUIRED = {"service": "web", "key": "k", "deployment": "dpl_1", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
 
 
 def beside(name: str) -> dict[str, str]:

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from receiver.api.query_queue import HEAVY, CallerBusy, QueryQueue, QueueFull, QueueLimits
+from receiver.api.query_queue import HEAVY, QueryQueue, QueueLimits
+from receiver.errors import CallerBusy, QueueFull
 
 ONE_PLACE = QueueLimits(1, 1, 100, 100, 3_600.0)
 

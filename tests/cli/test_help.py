@@ -60,7 +60,7 @@ def test_command_exits_with_the_documented_code(
     assert result.exit_code == code, result.output
 
 
-GROUPS = ["config", "dead", "journal", "rollup", "sampling", "schema"]
+GROUPS = ["config", "dead", "journal", "platform", "rollup", "sampling", "schema"]
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])

@@ -102,6 +102,16 @@ VALUES = [
     ),
     pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
     pytest.param("[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"),
+    pytest.param(
+        "[platform.explain]\nredact_keys = ['token', '^a']",
+        "platform.explain.redact_keys[1] is no pattern that is known here",
+        id="key pattern",
+    ),
+    pytest.param(
+        "[platform.explain]\nredact_patterns = ['a*']",
+        "platform.explain.redact_patterns[0] matches the empty text",
+        id="pattern of the empty text",
+    ),
     pytest.param("[[sampling.rule]]\ndrain = 'x'", "is 'x'; expected the name of a drain", id="rule"),
     pytest.param("a = [", "trace-drain.toml' is not TOML", id="not TOML"),
 ]
@@ -143,7 +153,23 @@ LATE_FAILURES = [
 """Values that would otherwise fail only after the start."""
 
 
-@pytest.mark.parametrize(("toml", "expected"), [*VALUES, *TOML_ERRORS, *LATE_FAILURES])
+WEBHOOK = "[platform.webhook]\nsecrets = ['s']\npath = "
+WEBHOOKS = [
+    pytest.param(f"{WEBHOOK}'x'", "path is 'x'; expected a path that starts with '/'", id="webhook path"),
+    pytest.param(f"{WEBHOOK}'/'", "path is '/'; expected a path", id="webhook path at the root"),
+    pytest.param(f"{WEBHOOK}'/v1/traces/'", "the path of a drain; expected another", id="webhook at a drain"),
+    pytest.param("[platform.webhook]\npath = '/w'", "path is set without a secret", id="webhook unsigned"),
+    pytest.param(f"{WEBHOOK}'/w'\nsignature_header = 'a b'", "expected the name of", id="webhook header"),
+    pytest.param(
+        f"{WEBHOOK}'/w'\n[limits]\ninflight_bytes_max = '64 KiB'\nbody_bytes_max = '64 KiB'",
+        "platform.webhook.body_bytes_max is over limits.inflight_bytes_max = 64 KiB; expected less",
+        id="webhook size",
+    ),
+    pytest.param(f"{WEBHOOK}'/w'\nremembered_s = 86400", "is 86400.0; expected 172800", id="webhook memory"),
+]
+
+
+@pytest.mark.parametrize(("toml", "expected"), [*VALUES, *TOML_ERRORS, *LATE_FAILURES, *WEBHOOKS])
 def test_problem_names_the_actual_and_the_expected_value(
     config_dir: ConfigDirectory, toml: str, expected: str
 ) -> None:

@@ -30,4 +30,5 @@ def report(outcome: str, name: str) -> None:
     sys.stdout.flush()
 
 
-main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

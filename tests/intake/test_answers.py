@@ -12,13 +12,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from receiver import errors
 from receiver.errors import (
     ANSWER_OF,
+    CallerBusy,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
+    NoSuchTrace,
+    NotConfigured,
     OperatorError,
+    QueueFull,
     ReceiverError,
     Refused,
     StaleSegment,
@@ -37,11 +43,17 @@ def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
 
 
 NEVER_SENT = {
+    CallerBusy,
     DeadLetterConflict,
+    InstallationFailed,
+    InstallationRefused,
     InvalidFilter,
     InvalidStatement,
     LimitExceeded,
     NoSuchDeadLetter,
+    NoSuchTrace,
+    NotConfigured,
+    QueueFull,
     StaleSegment,
 }
 VERDICTS = [

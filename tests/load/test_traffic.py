@@ -70,7 +70,7 @@ def test_both_encodings_decode_to_the_same_spans(shape: Shape) -> None:
     half = b"RUN!\0\0\0\7"
 
     protobuf, as_json = (
-        Template(shape, 0, ENCODINGS[name]).body(half, NOW_NS) for name in ("protobuf", "json")
+        Template(delivery(shape, 0), ENCODINGS[name]).body(half, NOW_NS) for name in ("protobuf", "json")
     )
 
     assert decoded(protobuf) == decoded(as_json, "json")
@@ -98,7 +98,7 @@ def test_request_stream_ends_after_its_maximum_count() -> None:
 
 @pytest.mark.parametrize("encoding", ["protobuf", "json"])
 def test_span_times_are_shortly_before_the_send_time(encoding: str) -> None:
-    template = Template(SMALL, 0, ENCODINGS[encoding])
+    template = Template(delivery(SMALL, 0), ENCODINGS[encoding])
 
     for now_ns in (NOW_NS, NOW_NS + 2 * 10**9, NOW_NS + 60 * 10**9):
         times_ns = [

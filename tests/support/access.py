@@ -22,10 +22,10 @@ from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.rollup.derivation import Closing
-from receiver.settings import Access, Role, User
+from receiver.settings import Access, Platform, Role, User
 from receiver.store_process.operator_routes import operator_application
 from tests.support.fake_clickhouse import MemoryStore
-from tests.support.receiver_facts import facts_of
+from tests.support.receiver_facts import NO_PLATFORM, facts_of
 
 Client = TestClient[web.Request, web.Application]
 Headers = dict[str, str]
@@ -49,17 +49,20 @@ class NoStore(MemoryStore):
 
 
 @asynccontextmanager
-async def receiver_with(
+async def receiver_with(  # noqa: PLR0913 - each part of a receiver
     directory: Path,
     access: Access = USERS,
     token: str = "",
     *,
     store: Store | None = None,
     replayer: Replayer | None = None,
+    platform: Platform = NO_PLATFORM,
+    port: int | None = None,
 ) -> AsyncIterator[Client]:
     """Start the API and the pages with these users.
 
     `store`: in place of a store that is not reachable. Without a replayer, dead letters cannot be replayed.
+    `port`: any free port by default.
     """
     store = store or NoStore()
     with ThreadPoolExecutor(4) as pool:
@@ -78,8 +81,8 @@ async def receiver_with(
         )
         letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
         rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
-        application = operator_application(api, letters, rollup, facts_of(directory, pool))
-        async with TestClient(TestServer(application)) as client:
+        application = operator_application(api, letters, rollup, facts_of(directory, pool, platform))
+        async with TestClient(TestServer(application, port=port)) as client:
             yield client
 
 

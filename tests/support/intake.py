@@ -24,12 +24,12 @@ from receiver.intake.handler import DeliveryHandler
 from receiver.intake.listener import caps
 from receiver.intake.load_shedding import LoadShedder
 from receiver.intake.quarantine import Quarantine
-from receiver.intake.routes import Routes
+from receiver.intake.routes import KeepWebhook, Routes
 from receiver.intake.server import IntakeServer
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Drain, Limits, Settings
+from receiver.settings import Drain, Limits, Settings, Webhook
 
 P = ParamSpec("P")
 TEST_S_MAX = 20
@@ -339,13 +339,14 @@ class Connection:
 
 
 @asynccontextmanager
-async def running(
+async def running(  # noqa: PLR0913 - each test needs only a few
     *drains: Drain,
     limits: Limits | None = None,
     core: CoreDouble | None = None,
     appender: AppenderDouble | None = None,
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     listening: socket.socket | None = None,
+    webhooks: tuple[Webhook, KeepWebhook] | None = None,
 ) -> AsyncIterator[Intake]:
     """Run an intake on loopback, with doubles behind it. `tls`: the receiver's and the sender's context."""
     limits = limits or Limits()
@@ -354,6 +355,8 @@ async def running(
     committer = Committer(core, appender, quarantine, metrics, answer_deadline_s=limits.answer_deadline_s)
     admission = Admission(budget(limits, drains), committer.refuse_if_overloaded)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
+    if webhooks is not None:
+        routes.add_webhooks(*webhooks)
     delivery_handler = DeliveryHandler(routes, limits, admission, committer.submit, metrics)
     load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
     server = IntakeServer(

@@ -9,12 +9,15 @@ import msgspec
 
 from receiver.config.load import DEFAULT_DRAIN, Loaded
 from receiver.dead_letters.listing import DeadLetterList
+from receiver.installations.platform_records import open_records
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.query.ledger import Line
-from receiver.settings import Settings
+from receiver.settings import Platform, Settings
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.receiver import OUTCOMES
 from receiver.writer.progress import Progress
+
+NO_PLATFORM = Platform()
 
 
 def ledger_of(*lines: Line, trouble: str = "") -> LedgerAnswer:
@@ -30,10 +33,10 @@ def ledger_line(drain: str, **spans: int) -> Line:
     return msgspec.convert(fields, Line)
 
 
-def facts_of(directory: Path, pool: ThreadPoolExecutor) -> ReceiverFacts:
+def facts_of(directory: Path, pool: ThreadPoolExecutor, platform: Platform = NO_PLATFORM) -> ReceiverFacts:
     """Return facts about a receiver that has received nothing."""
     dead_letters = DeadLetterList(directory)
-    settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,))
+    settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,), platform=platform)
     return ReceiverFacts(
         Loaded(settings, {}, ()),
         Progress(),
@@ -44,4 +47,5 @@ def facts_of(directory: Path, pool: ThreadPoolExecutor) -> ReceiverFacts:
         dead_letters.find,
         lambda: None,
         pool,
+        open_records(settings),
     )

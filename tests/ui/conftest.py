@@ -25,19 +25,26 @@ from receiver.api.routes import Api
 from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
+from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import Store
+from receiver.installations.installations import Installations
+from receiver.installations.projects import Projects
+from receiver.installations.records import State
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Access, Settings
+from receiver.settings import Access, Settings, User
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.pages import PAGES
 from receiver.ui.site import Site
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.browser import CHROMIUM, chromium, faultless_page
+from tests.support.installations import T0_S, installation
 from tests.support.receiver_facts import facts_of
 from tests.support.segments import DIGEST_KEY
+from tests.support.token_server import PlatformServer, platform_server
 
+SECOND_ADMIN = User(name="ann", token="token of ann....", role="admin")
 LOOPBACK = "http://127.0.0.1:"
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
@@ -93,6 +100,8 @@ URLS = (
     f"/trace/{HOSTILE_TRACE}/with/{1:032x}",
     "/search?q=status%3Derror&facet=http.route&selection=service%3Dweb",
     "/compare?a=dpl_1&b=dpl_2",
+    "/deployment/dpl_2",
+    "/deployment/dpl_2?kind=build",
     f"/trace/{HUGE_TRACE}",
 )
 """Every page, and pages whose parameters make them show more."""
@@ -171,6 +180,42 @@ def _segment(*resources: Row) -> bytes:
     return committed.record + transcode.footer(committed.record)
 
 
+def _events() -> Iterator[Row]:
+    """Yield the build of `dpl_2`, in which a step fails, and requests."""
+    begin_ms = (NOON_S + 1_700) * 1_000
+    texts = ("Cloning shop", "Running build", "Compiled", "error: cart.ts has no types", "Build finished")
+    for place, text in enumerate(texts):
+        info = {"type": "build", "name": "bld_1", "step": text.partition(" ")[0]}
+        payload = {"id": f"line_{place}", "serial": str(place), "text": text, "info": info}
+        yield {
+            "type": "stderr" if "error" in text else "stdout",
+            "created": begin_ms + place * 5_000,
+            "payload": payload,
+        }
+    for place, state in enumerate(("QUEUED", "BUILDING", "READY")):
+        payload = {"id": f"state_{place}", "info": {"readyState": state}}
+        yield {"type": "deployment-state", "created": begin_ms + place * 15_000, "payload": payload}
+    for place, status in enumerate((200, 503)):
+        proxy = {"method": "GET", "host": "shop.example", "path": "/cart", "statusCode": status}
+        payload = {"id": f"request_{place}", "requestId": f"req_{place}", "proxy": proxy}
+        yield {"type": "request", "created": begin_ms + 200_000 + place, "payload": payload}
+
+
+def _hostile_events() -> Iterator[Row]:
+    """Yield an event for each hostile text and for a long one. All of its texts are that text."""
+    for place, text in enumerate((*HOSTILE, HUGE)):
+        info = dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), text)
+        proxy = dict.fromkeys(("method", "host", "path", "platformId", "clientIp"), text)
+        payload = {
+            "text": text,
+            "requestId": text if place % 2 else "",
+            "info": info,
+            "proxy": proxy,
+            text: text,
+        }
+        yield {"type": "stderr" if place % 3 else text, "created": NOON_S * 1_000 + place, "payload": payload}
+
+
 @pytest.fixture(scope="module")
 def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Yield the embedded store with the shop's spans, and spans whose texts are all hostile."""
@@ -185,6 +230,9 @@ def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         lines = b"\n".join(orjson.dumps(row) for row in _shop())
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + lines.decode())
         store.insert(segment, token="hostile", query_id="hostile")
+        store_events(store, "prj_1", "dpl_2", _events(), NOON_S * 1_000)
+        # The deployment whose page `URLS` has.
+        store_events(store, HOSTILE[0], HOSTILE_TRACE, _hostile_events(), NOON_S * 1_000)
         yield store
 
 
@@ -196,12 +244,32 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
 
 
+def add_installations(installations: Installations) -> None:
+    """Add an installation of each state; the texts of the platform are hostile."""
+    hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
+    installations.add(installation("icfg_hostile", **hostile), "token")
+    states: tuple[State, ...] = ("disabled", "removed")
+    for state in states:
+        installations.add(installation(f"icfg_{state}"), "token")
+        installations.set_state(f"icfg_{state}", state, T0_S + 1)
+
+
+def remove_projects(projects: Projects) -> None:
+    """Add removed projects whose ids and names are hostile; one of them is kept."""
+    for at_s, text in enumerate(HOSTILE, 1):
+        projects.created(text, text, at_s)
+        projects.removed(text, at_s + 1)
+    projects.revoke(HOSTILE[0])
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.find_dead_letter = lambda _name: _hostile_body(tmp_path)
+        add_installations(facts.platform.installations)
+        remove_projects(facts.platform.projects)
         yield facts
 
 
@@ -232,6 +300,21 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
             return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer=replayer))
 
         yield enter
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[PlatformServer]:
+    """Yield a platform that exchanges codes for tokens."""
+    async with platform_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(platform: PlatformServer, tmp_path: Path) -> AsyncIterator[Client]:
+    """Yield a receiver whose users can install the platform's integration."""
+    access = Access(user=(*USERS.user, SECOND_ADMIN))
+    async with receiver_with(tmp_path, access, platform=platform.settings) as client:
+        yield client
 
 
 @asynccontextmanager

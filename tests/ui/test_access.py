@@ -34,6 +34,9 @@ from tests.support.access import (
 from tests.support.fake_clickhouse import MemoryStore
 from tests.ui.conftest import StartReceiver
 
+FOR_ADMINS = {("GET", "/platform/install"), ("GET", "/platform/installed")}
+CHANGES_BY_GET = {("GET", "/platform/installed")}
+"""The platform leads a browser there; a signed state proves that the user wants the change."""
 CHANGES = {
     ("POST", "/api/v1/dead/{id}/replay"),
     ("DELETE", "/api/v1/dead/{id}"),
@@ -41,8 +44,9 @@ CHANGES = {
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
 }
+EXPLANATIONS = ("/api/v1/traces/{id}/explain", "/trace/{id}/explain")
 FOR_OPERATORS = CHANGES | {
-    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql")
+    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql", *EXPLANATIONS)
 }
 PUBLIC = {
     ("GET", "/login"),
@@ -54,7 +58,7 @@ PUBLIC = {
 }
 
 
-READS_BY_POST = {("POST", "/api/v1/sql"), ("POST", "/sql"), ("POST", "/mcp")}
+READS_BY_POST = {("POST", path) for path in ("/api/v1/sql", "/sql", "/mcp", *EXPLANATIONS)}
 SESSIONS = {("POST", "/login"), ("POST", "/logout")}
 """Routes that log a line of their own."""
 
@@ -73,6 +77,8 @@ def routes_of(client: Client) -> list[tuple[str, str, Any]]:
 def required(method: str, path: str) -> str:
     if (method, path) in PUBLIC:
         return "public"
+    if (method, path) in FOR_ADMINS:
+        return "admin"
     return "operator" if (method, path) in FOR_OPERATORS else "viewer"
 
 
@@ -89,7 +95,7 @@ async def test_every_route_that_changes_something_declares_it(start: StartReceiv
 
     declared_changes = {(method, path) for method, path, handler in routes if is_change(handler)}
     by_other_methods = {(method, path) for method, path, _ in routes if method not in {"GET", "HEAD"}}
-    assert declared_changes == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
+    assert declared_changes - CHANGES_BY_GET == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
 
 
 @pytest.mark.parametrize("path", ["/api/v1/sql", "/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
@@ -108,7 +114,11 @@ async def test_each_role_may_use_its_routes_and_no_other(
     start: StartReceiver, proof: Callable[[User], Headers]
 ) -> None:
     client = await start()
-    may_use = {"viewer": {"viewer", "operator", "admin"}, "operator": {"operator", "admin"}}
+    may_use = {
+        "admin": {"admin"},
+        "viewer": {"viewer", "operator", "admin"},
+        "operator": {"operator", "admin"},
+    }
 
     for method, path, _ in routes_of(client):
         needed = required(method, path)

@@ -14,7 +14,15 @@ from playwright.async_api import Browser, Page, ViewportSize
 from receiver.engine.store import Store
 from tests.support.browser import accessibility_violations, chromium, faultless_page, needs_chromium
 from tests.support.receiver_facts import facts_of
-from tests.ui.conftest import HOSTILE_TRACE, TIMES, URLS, Client, site_over
+from tests.ui.conftest import (
+    HOSTILE_TRACE,
+    TIMES,
+    URLS,
+    Client,
+    add_installations,
+    remove_projects,
+    site_over,
+)
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
@@ -49,7 +57,10 @@ async def shop(shop_store: Store, tmp_path_factory: pytest.TempPathFactory) -> A
     """Yield one site for all tests of this file."""
     directory: Path = tmp_path_factory.mktemp("site")
     with ThreadPoolExecutor(2) as pool:
-        async with site_over(shop_store, directory, facts_of(directory, pool)) as client:
+        facts = facts_of(directory, pool)
+        add_installations(facts.platform.installations)
+        remove_projects(facts.platform.projects)
+        async with site_over(shop_store, directory, facts) as client:
             yield client
 
 

@@ -209,6 +209,6 @@ def test_oldest_result_is_forgotten_first() -> None:
 
     keys = [results.keep(str(number)) for number in range(RESULTS_MAX + 1)]
 
-    assert results.text_of(keys[0]) == ""
-    assert results.text_of(keys[1]) == "1"
-    assert results.text_of("unknown") == ""
+    assert results.result_of(keys[0]).text == ""
+    assert results.result_of(keys[1]).text == "1"
+    assert results.result_of("unknown").text == ""

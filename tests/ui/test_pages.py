@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from receiver.api.query_queue import CallerBusy
 from receiver.api.source import Answer, Result, Row, SqlAnswer
-from receiver.errors import MalformedBody, StoreTrouble
+from receiver.errors import CallerBusy, MalformedBody, StoreTrouble
 from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
@@ -242,6 +241,9 @@ class FakeSource:
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None
+
+    def within(self, _projects: Sequence[str]) -> FakeSource:
+        return self
 
     allows_sql = False
 

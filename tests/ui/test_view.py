@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,6 +34,9 @@ class NoSource:
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         raise NotImplementedError
+
+    def within(self, _projects: Sequence[str]) -> NoSource:
+        return self
 
     allows_sql = False
 

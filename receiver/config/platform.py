@@ -1,0 +1,38 @@
+"""Checks of the settings of the hosting platform's webhooks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from receiver.config.access import HEADER_NAME
+from receiver.settings import Settings
+from receiver.sizes import size_text
+
+PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
+
+
+def webhook_problems(settings: Settings) -> Iterator[str]:
+    """Require a path of its own and a secret: an unsigned webhook could delete tokens."""
+    webhook, limit = settings.platform.webhook, settings.limits.inflight_bytes_max
+    if not webhook.path:
+        return
+    if not PATH.fullmatch(webhook.path) or not webhook.path.rstrip("/"):
+        yield (
+            f"platform.webhook.path is {webhook.path!r}; expected a path that starts with '/' and is not the "
+            "root, without query or fragment"
+        )
+    if webhook.path.rstrip("/") in {drain.path.rstrip("/") for drain in settings.drain}:
+        yield f"platform.webhook.path is '{webhook.path}', the path of a drain; expected another path"
+    if not webhook.secrets:
+        yield "platform.webhook.path is set without a secret; expected platform.webhook.secret_file"
+    if not HEADER_NAME.fullmatch(webhook.signature_header):
+        yield (
+            f"platform.webhook.signature_header is {webhook.signature_header!r}; "
+            "expected the name of an HTTP header"
+        )
+    if webhook.body_bytes_max > limit:
+        yield (
+            f"platform.webhook.body_bytes_max is over limits.inflight_bytes_max = {size_text(limit)}; "
+            "expected less"
+        )

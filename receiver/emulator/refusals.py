@@ -1,0 +1,54 @@
+"""Errors of the emulated platform, and the body of each in the shape that is switched on."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+from aiohttp import web
+
+
+class Refusal(Exception):  # noqa: N818 - a verdict, not an accident
+    """A request is refused with a status, a code and a message."""
+
+    def __init__(
+        self, status: HTTPStatus, code: str, message: str, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = headers or {}
+
+
+def bad_request(message: str) -> Refusal:
+    """Return the error for an invalid value."""
+    return Refusal(HTTPStatus.BAD_REQUEST, "bad_request", message)
+
+
+def not_found(kind: str) -> Refusal:
+    """Return the error for an object that does not exist."""
+    return Refusal(HTTPStatus.NOT_FOUND, "not_found", f"no such {kind}")
+
+
+def forbidden(message: str) -> Refusal:
+    """Return the error for an object or action without permission."""
+    return Refusal(HTTPStatus.FORBIDDEN, "forbidden", message)
+
+
+def response_of(refusal: Refusal, shape: str) -> web.Response:
+    """Return the answer in a shape of P6."""
+    code, message = refusal.code, str(refusal)
+    if shape == "text":
+        return web.Response(text=f"{code}: {message}\n", status=refusal.status, headers=refusal.headers)
+    body = {
+        "object": {"error": {"code": code, "message": message}},
+        "flat": {"code": code, "message": message},
+        "problem": {"type": "about:blank", "title": message, "status": refusal.status.value, "code": code},
+    }[shape]
+    content_type = "application/problem+json" if shape == "problem" else "application/json"
+    return web.Response(
+        body=json.dumps(body).encode(),
+        status=refusal.status,
+        content_type=content_type,
+        headers=refusal.headers,
+    )

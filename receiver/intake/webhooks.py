@@ -1,0 +1,47 @@
+"""Webhooks at the intake: a verified body is written to the inbox before it is acknowledged.
+
+Invariant: the event loop never waits for the disk, and an answer never waits longer than its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from receiver.errors import DeadlinePassed, DiskTrouble, place_and_reason
+from receiver.intake.worker_thread import WorkerThread
+from receiver.logs import limited
+from receiver.settings import Webhook as Limits
+from receiver.webhooks.inbox import Inbox
+from receiver.webhooks.webhook import parse
+
+NS_PER_MS = 1_000_000
+
+
+class WebhookKeeper:
+    """Writes webhooks to the inbox on a thread, one after another."""
+
+    def __init__(self, inbox: Inbox, now_ns: Callable[[], int]) -> None:
+        self._inbox = inbox
+        self._now_ns = now_ns
+        self._thread = WorkerThread("webhooks")
+
+    async def keep(self, limits: Limits, deadline_s: float, raw: bytes) -> None:
+        """Store a webhook durably.
+
+        Raises `MalformedBody`, or `Unavailable` if it is not on disk: then the platform sends it again.
+        """
+        try:
+            await asyncio.wait_for(self._thread.submit(self._keep, limits, raw), deadline_s)
+        except TimeoutError:
+            raise DeadlinePassed(
+                "the webhook was not written to disk in time; it may still be written"
+            ) from None
+
+    def _keep(self, limits: Limits, raw: bytes) -> None:
+        try:
+            self._inbox.keep(parse(raw, self._now_ns() // NS_PER_MS), limits)
+        except OSError as error:
+            # The cause names a path of this machine, which the platform need not know.
+            limited.error("webhook", "webhook cannot be written", error=place_and_reason(error))
+            raise DiskTrouble("the webhook cannot be written to disk; retry later") from error

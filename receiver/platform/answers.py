@@ -1,0 +1,121 @@
+"""Errors of unsuccessful answers: one class and one advice for each status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import aiohttp
+
+from receiver.logs import HIDDEN
+from receiver.platform.errors import (
+    ConfigurationDisabled,
+    Forbidden,
+    InvalidRequest,
+    NotAuthorized,
+    NotFound,
+    PlatformError,
+    RateLimited,
+    Redirected,
+    Rejected,
+    ServerFailed,
+    TryLater,
+    WrongAnswer,
+)
+from receiver.platform.json_text import parse
+from receiver.platform.remotes import Remote
+from receiver.platform.retries import parse_retry_after
+from receiver.settings import KIB
+
+ERROR_BYTES_MAX = 64 * KIB
+"""Part of an error's body that is read."""
+QUOTED_CHARS_MAX = 200
+"""Part of the server's message that an error quotes."""
+DISABLED_CODE = "integration_configuration_disabled"
+_CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ERROR_OF: Final[dict[int, tuple[type[PlatformError], str]]] = {
+    400: (InvalidRequest, "a value of the request is not valid: correct it"),
+    401: (NotAuthorized, "the token is not accepted: expected a valid one from {secret_from}"),
+    403: (Forbidden, "the token may not access this: check its team, its scopes and the plan of the team"),
+    404: (NotFound, "there is no such resource, or it belongs to another team: check the id and the team"),
+    429: (RateLimited, "too many calls: try again {later}"),
+}
+
+
+async def error_of(
+    answer: aiohttp.ClientResponse, remote: Remote, secrets: Sequence[str], now_s: float
+) -> PlatformError:
+    """Return the error of an answer whose status is not 200. `secrets`: texts that the error hides."""
+    body = await _beginning(answer)
+    # Before anything is cut, because a part of a secret would not be found.
+    code, message = (_hidden(text, secrets) for text in _code_and_message(body))
+    kind, advice = _kind_and_advice(answer.status, body)
+    retry_after_s = parse_retry_after(answer.headers.get("Retry-After"), now_s)
+    outcome = f"{remote.name} answered {answer.status}{f' {code}' if code else ''}"
+    cut = f"{message[:QUOTED_CHARS_MAX]}…" if len(message) > QUOTED_CHARS_MAX else message
+    quoted = f" ({cut})" if cut else ""
+    later = "later" if retry_after_s is None else f"in {retry_after_s:.0f} s"
+    help_text = advice.format(secret_from=remote.secret_from, address_from=remote.address_from, later=later)
+    error = kind(f"{outcome}{quoted}; {help_text}", status=answer.status, code=code)
+    if isinstance(error, TryLater):
+        error.retry_after_s = retry_after_s
+    return error
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for piece in answer.content.iter_chunked(ERROR_BYTES_MAX):
+        body += piece
+        if len(body) >= ERROR_BYTES_MAX:
+            # The rest is not read, so the connection cannot be used again.
+            answer.close()
+            break
+    return bytes(body[:ERROR_BYTES_MAX])
+
+
+def _kind_and_advice(status: int, body: bytes) -> tuple[type[PlatformError], str]:
+    # The form of error bodies is not specified, only the code.
+    if status == HTTPStatus.FORBIDDEN and DISABLED_CODE.encode() in body:
+        return ConfigurationDisabled, (
+            "the configuration of the integration is disabled, and every call fails: an owner of the "
+            "integration must transfer it to a member of the team within 30 days"
+        )
+    if status in _ERROR_OF:
+        return _ERROR_OF[status]
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ServerFailed, "the server failed: try again {later}"
+    if status >= HTTPStatus.BAD_REQUEST:
+        return Rejected, "the request is refused: the message of the server has the reason"
+    if status >= HTTPStatus.MULTIPLE_CHOICES:
+        return Redirected, "redirects are not followed, to keep the token: correct {address_from}"
+    return WrongAnswer, "expected 200: check {address_from}"
+
+
+def _code_and_message(body: bytes) -> tuple[str, str]:
+    """Return the code and the message of an error's body, each empty if there is none."""
+    try:
+        content = parse(body, "the error")
+    except WrongAnswer:
+        return "", ""
+    content = content if isinstance(content, dict) else {}
+    inner = content.get("error")
+    code, message = _texts(inner if isinstance(inner, dict) else {"code": inner})
+    outer_code, outer_message = _texts(content)
+    code = code or outer_code
+    return (code if _CODE.fullmatch(code) else ""), " ".join((message or outer_message).split())
+
+
+def _texts(content: dict[str, Any]) -> tuple[str, str]:
+    code, message = (
+        next((content[key] for key in keys if isinstance(content.get(key), str)), "")
+        for keys in (("code",), ("message", "error_description"))
+    )
+    return code, message
+
+
+def _hidden(text: str, secrets: Sequence[str]) -> str:
+    for secret in filter(None, secrets):
+        text = text.replace(secret, HIDDEN)
+    return text

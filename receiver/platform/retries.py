@@ -1,0 +1,41 @@
+"""Delays between attempts: exponential backoff with jitter, and the header Retry-After."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+ATTEMPTS_MAX = 4
+"""Attempts of a call that only reads, the first included."""
+DELAY_S = 0.5
+"""Upper limit of the first delay; each further one is twice as long."""
+DELAY_S_MAX = 30.0
+RETRY_AFTER_S_MAX = 60.0
+"""A call that may be repeated only after a longer time fails at once."""
+_SECONDS_DIGITS_MAX = 9
+
+
+def delays_s(random_share: Callable[[], float] = random.random) -> Iterator[float]:
+    """Yield the delay before each further attempt, without end.
+
+    The jitter spreads over the whole delay, so that clients which failed together do not return together.
+    """
+    limit_s = DELAY_S
+    while True:
+        yield limit_s * random_share()
+        limit_s = min(limit_s * 2, DELAY_S_MAX)
+
+
+def parse_retry_after(text: str | None, now_s: float) -> float | None:
+    """Return the seconds that a header Retry-After asks for, `None` if it has neither seconds nor a date."""
+    text = (text or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text) if len(text) <= _SECONDS_DIGITS_MAX else 10.0**_SECONDS_DIGITS_MAX
+    try:
+        instant = parsedate_to_datetime(text)
+    except (ValueError, IndexError, TypeError, OverflowError):
+        return None
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return max(0.0, aware.timestamp() - datetime.fromtimestamp(now_s, UTC).timestamp())

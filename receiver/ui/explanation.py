@@ -1,0 +1,27 @@
+"""Page that explains a trace: first what would be sent to the model, and what that may cost."""
+
+from __future__ import annotations
+
+from receiver.explain.conversation import CALLS_MAX, ROUNDS_MAX
+from receiver.explain.prices import preview_of
+from receiver.explain.request import missing_settings, prepare
+from receiver.explain.toolbox import MARGIN_S
+from receiver.query.traces.traces import normalized_trace_id
+from receiver.ui.page import Context
+from receiver.ui.view import View
+
+
+async def build(view: View) -> Context:
+    """Return the first request about the trace; or which settings are missing."""
+    trace_id, settings = normalized_trace_id(view.parts["id"]), view.facts.loaded.settings.platform
+    context: Context = {"trace_id": trace_id, "missing": missing_settings(settings), "answer": None}
+    if context["missing"]:
+        return context
+    preview = preview_of(await prepare(view.source, settings, trace_id), settings)
+    return {
+        **context,
+        "preview": preview,
+        "rounds_max": ROUNDS_MAX,
+        "calls_max": CALLS_MAX,
+        "margin_ms": MARGIN_S * 1_000,
+    }

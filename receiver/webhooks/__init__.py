@@ -1,0 +1,1 @@
+"""Webhooks of the hosting platform: stored durably by an intake, applied once by the store process."""

@@ -1,0 +1,77 @@
+"""Tests that kill a process, or fail its call, at every system call that keeps or applies a webhook."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from receiver.webhooks.applying import Applier
+from receiver.webhooks.inbox import Inbox
+from tests.crash.keep_webhooks import NAMES, Records
+from tests.crash.promises import ROOT
+from tests.crash.test_syscalls import STRACE, was_injected
+from tests.support.webhooks import NOW_MS
+
+CALLS_MAX = 60
+"""More calls of any kind than the child makes."""
+
+pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed; it injects the faults")
+
+
+def acknowledged_by_child(root: Path, call: str, injected: str) -> set[str]:
+    """Run a child with a fault. Returns the webhooks that it acknowledged."""
+    fault = ["-e", f"trace={call}", "-e", f"inject={call}:{injected}"]
+    child = [sys.executable, "-B", "-m", "tests.crash.keep_webhooks", str(root)]
+    command = [str(STRACE), "-f", "-qq", "-o", str(root / "strace"), *fault, *child]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = [line.split() for line in done.stdout.splitlines(keepends=True) if line.endswith("\n")]
+    return {words[1] for words in lines if words[:1] == ["acknowledged"]}
+
+
+def applied_by_next_process(root: Path) -> set[str]:
+    """Let the next process apply what waits. Returns the projects whose names are known then."""
+    records = Records(root)
+    applier = Applier(Inbox(root), records, lambda: NOW_MS / 1_000)
+    applier.forget_old(60.0)
+    applier.apply_waiting()
+    assert applier.waiting_count == 0
+    return {project.id for project in records.projects.all() if project.name}
+
+
+@pytest.mark.fault("kill -9 at every system call that keeps or applies a webhook")
+@pytest.mark.parametrize("call", ["mkdir", "pwrite64", "fsync", "rename", "unlink"])
+def test_process_killed_at_any_call_loses_no_acknowledged_webhook(tmp_path: Path, call: str) -> None:
+    for count in range(1, CALLS_MAX):
+        root = tmp_path / str(count)
+        root.mkdir()
+
+        acknowledged = acknowledged_by_child(root, call, f"signal=SIGKILL:when={count}")
+
+        assert acknowledged <= applied_by_next_process(root)
+        if not was_injected(root):
+            assert acknowledged == set(NAMES)
+            assert count > 1
+            return
+    pytest.fail(f"more than {CALLS_MAX} calls of {call}; expected fewer")
+
+
+@pytest.mark.fault("ENOSPC or EIO at every system call that keeps or applies a webhook, once or permanently")
+@pytest.mark.parametrize("suffix", ["", "+"], ids=["once", "permanently"])
+@pytest.mark.parametrize(("call", "error"), [("pwrite64", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")])
+def test_process_that_meets_an_error_at_any_call_loses_no_acknowledged_webhook(
+    tmp_path: Path, call: str, error: str, suffix: str
+) -> None:
+    for count in range(1, CALLS_MAX):
+        root = tmp_path / str(count)
+        root.mkdir()
+
+        acknowledged = acknowledged_by_child(root, call, f"error={error}:when={count}{suffix}")
+
+        assert acknowledged <= applied_by_next_process(root)
+        if not was_injected(root):
+            assert acknowledged == set(NAMES)
+            return
+    pytest.fail(f"more than {CALLS_MAX} calls of {call}; expected fewer")

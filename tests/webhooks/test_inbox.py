@@ -1,0 +1,268 @@
+"""Tests of the inbox: an acknowledged webhook survives kills, power failures and disk errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from receiver.durable.files import drafts_in
+from receiver.errors import InboxFull
+from receiver.settings import Webhook as Limits
+from receiver.webhooks import inbox as inbox_module
+from receiver.webhooks.applying import Applier
+from receiver.webhooks.inbox import Inbox, Note
+from receiver.webhooks.webhook import parse
+from tests.support.memory_disk import Killed, MemoryDisk
+from tests.support.webhooks import NOW_MS, RecordsDouble, document
+
+DATA = Path("/data")
+DAY_MS = 86_400_000
+CALLS_MAX = 60
+"""More calls than the sequence makes."""
+
+
+def new_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(DATA)
+    disk.sync_directory(Path("/"))
+    return disk
+
+
+def keep(inbox: Inbox, webhook_id: str, kind: str = "unknown.type", limits: Limits | None = None) -> bool:
+    payload = {"project": {"id": webhook_id, "name": "shop"}}
+    return inbox.keep(parse(document(webhook_id, kind, payload), NOW_MS), limits or Limits())
+
+
+def new_applier(disk: MemoryDisk, records: RecordsDouble, now_s: float = NOW_MS / 1_000) -> Applier:
+    return Applier(Inbox(DATA, disk), records, lambda: now_s)
+
+
+def use(disk: MemoryDisk, acknowledged: set[str], records: RecordsDouble, kind: str) -> None:
+    """Let two intakes and a store process handle webhooks, some of which are sent again."""
+    inbox, other = Inbox(DATA, disk), Inbox(DATA, disk)
+    applier = new_applier(disk, records)
+    for intake, webhook_id in ((inbox, "a"), (other, "a"), (inbox, "b")):
+        keep(intake, webhook_id, kind)
+        acknowledged.add(webhook_id)
+    applier.apply_waiting()
+    for webhook_id in ("a", "c"):
+        keep(other, webhook_id, kind)
+        acknowledged.add(webhook_id)
+    applier.apply_waiting()
+
+
+def known_after(disk: MemoryDisk, records: RecordsDouble) -> set[str]:
+    """Return the webhooks that the next process applies or has a note about."""
+    inbox = Inbox(DATA, disk)
+    inbox.tidy()
+    new_applier(disk, records).apply_waiting()
+    assert inbox.waiting() == []
+    assert drafts_in(DATA / "webhooks", disk) == []
+    return {note.id for note in inbox.notes()}
+
+
+def random_loss(seed: int) -> Callable[[MemoryDisk], None]:
+    random_ = random.Random(seed)
+    return lambda disk: disk.scatter(lambda: random_.random() < 0.5)
+
+
+LOSSES: dict[str, Callable[[MemoryDisk], None]] = {
+    "killed": lambda disk: disk.kill(),
+    "power failure, unsynced data lost": lambda disk: disk.cut_power(lambda _count: 0),
+    "power failure, unsynced data kept": lambda disk: disk.cut_power(lambda count: count),
+    **{f"power failure, random loss {seed}": random_loss(seed) for seed in range(4)},
+}
+
+
+@pytest.mark.fault("kill -9 or power failure at every file operation of webhooks")
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_acknowledged_webhook_survives_a_crash_at_any_call(
+    loss: Callable[[MemoryDisk], None],
+) -> None:
+    for count in range(1, CALLS_MAX):
+        disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
+        disk.fail_nth(count, Killed)
+        try:
+            use(disk, acknowledged, records, "unknown.type")
+        except Killed:
+            loss(disk)
+        else:
+            assert acknowledged == {"a", "b", "c"}
+            assert count > 20
+            return
+
+        assert acknowledged <= known_after(disk, records)
+    pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
+
+
+@pytest.mark.fault("ENOSPC or EIO at every file operation of webhooks, once or permanently")
+@pytest.mark.parametrize("is_permanent", [False, True])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_acknowledged_webhook_survives_a_disk_error_at_any_call(code: int, *, is_permanent: bool) -> None:
+    for count in range(1, CALLS_MAX):
+        disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
+        disk.fail_nth(count, lambda: OSError(code, os.strerror(code)), is_permanent=is_permanent)
+        try:
+            use(disk, acknowledged, records, "unknown.type")
+        except OSError:
+            assert acknowledged != {"a", "b", "c"} or disk.calls
+        if len(disk.calls) < count:
+            return
+
+        disk.cut_power(lambda _count: 0)
+        assert acknowledged <= known_after(disk, records)
+    pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
+
+
+@pytest.mark.fault("kill -9 at every file operation: the change of a webhook is not lost")
+def test_change_of_an_acknowledged_webhook_survives_a_crash_at_any_call() -> None:
+    for count in range(1, CALLS_MAX):
+        disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
+        disk.fail_nth(count, Killed)
+        try:
+            use(disk, acknowledged, records, "project.created")
+        except Killed:
+            disk.cut_power(lambda _count: 0)
+        else:
+            return
+        new_applier(disk, records).apply_waiting()
+
+        assert acknowledged <= {project_id for project_id, _, _ in records.named}
+    pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
+
+
+def test_webhook_with_a_known_id_is_acknowledged_without_a_write() -> None:
+    disk, records = new_disk(), RecordsDouble()
+    inbox = Inbox(DATA, disk)
+    assert keep(inbox, "a")
+    before = len(disk.calls)
+
+    assert not keep(inbox, "a")
+    new_applier(disk, records).apply_waiting()
+    after = len(disk.calls)
+    assert not keep(inbox, "a")
+
+    assert {call for call, _ in (*disk.calls[before : before + 1], *disk.calls[after:])} == {"sync_directory"}
+    assert len(inbox.notes()) == 1
+
+
+def test_webhook_kept_again_while_it_is_applied_changes_nothing_twice() -> None:
+    disk, records = new_disk(), RecordsDouble()
+    inbox, applier = Inbox(DATA, disk), new_applier(disk, records)
+    keep(inbox, "a", "project.created")
+    webhook = inbox.waiting()[0]
+    applier.apply_waiting()
+
+    # An intake that looked before the file was written, and renames its own after it was discarded.
+    inbox._write(inbox._path_of(webhook), msgspec.json.encode(webhook))  # noqa: SLF001
+    applier.apply_waiting()
+
+    assert (len(records.named), applier.outcomes) == (1, {"applied": 1, "duplicate": 1})
+    assert inbox.waiting() == []
+
+
+def test_two_intakes_never_rename_the_draft_of_each_other() -> None:
+    disk = new_disk()
+    inner, outer = Inbox(DATA, disk), Inbox(DATA, disk)
+
+    def keep_inside(_count: int, call: str) -> None:
+        if call == "write":
+            disk.heal()
+            keep(inner, "a")
+
+    disk.fault = keep_inside
+    keep(outer, "a")
+    disk.cut_power(lambda _count: 0)
+
+    assert [webhook.id for webhook in Inbox(DATA, disk).waiting()] == ["a"]
+
+
+def test_limits_of_waiting_webhooks_do_not_count_applied_ones() -> None:
+    disk, records = new_disk(), RecordsDouble()
+    inbox, limits = Inbox(DATA, disk), Limits(waiting_max=2)
+    keep(inbox, "a", limits=limits)
+    keep(inbox, "b", limits=limits)
+    with pytest.raises(InboxFull, match="2 webhooks wait to be applied; the limit is 2"):
+        keep(inbox, "c", limits=limits)
+    new_applier(disk, records).apply_waiting()
+
+    assert keep(inbox, "c", limits=limits)
+    with pytest.raises(InboxFull, match="of webhooks wait to be applied; the limit is 1024 bytes"):
+        inbox.keep(parse(document("d" * 200, "x" * 900), NOW_MS), Limits(waiting_bytes_max=1_024))
+
+
+def test_applied_webhook_is_recognised_until_it_is_forgotten() -> None:
+    disk, records = new_disk(), RecordsDouble()
+    inbox = Inbox(DATA, disk)
+    keep(inbox, "a")
+    new_applier(disk, records).apply_waiting()
+
+    new_applier(disk, records, NOW_MS / 1_000 + 604_799).forget_old(604_800)
+    assert not keep(inbox, "a")
+    new_applier(disk, records, NOW_MS / 1_000 + 604_801).forget_old(604_800)
+    assert keep(inbox, "a")
+
+
+def note_of(webhook_id: str, received_at_ms: int, body: bytes = b"{}") -> tuple[Note, object]:
+    webhook = parse(document(webhook_id), received_at_ms)
+    return (
+        Note(webhook_id, webhook.type, 0, received_at_ms, received_at_ms, "unknown", msgspec.Raw(body)),
+        webhook,
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [pytest.param("NOTES_MAX", 3, id="number"), pytest.param("NOTES_BYTES_MAX", 500, id="bytes")],
+)
+def test_oldest_notes_above_the_limits_are_forgotten(
+    limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_module, limit, value)
+    disk = new_disk()
+    inbox = Inbox(DATA, disk)
+    keep(inbox, "waiting")
+    for number in range(6):
+        note, webhook = note_of(f"wh_{number}", NOW_MS + number)
+        inbox.note(note, webhook)  # type: ignore[arg-type]  # a webhook
+
+    assert inbox.forget(0) == 3
+    assert [note.id for note in inbox.notes()] == ["wh_5", "wh_4", "wh_3"]
+
+
+def test_default_limits_of_notes() -> None:
+    assert (inbox_module.NOTES_MAX, inbox_module.NOTES_BYTES_MAX) == (20_000, 67_108_864)
+
+
+def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
+    disk, records = new_disk(), RecordsDouble()
+    inbox = Inbox(DATA, disk)
+    keep(inbox, "a")
+    path = inbox._paths()[0]  # noqa: SLF001
+    fd = disk.open(path)
+    disk.truncate(fd, 20)
+    keep(inbox, "b")
+
+    new_applier(disk, records).apply_waiting()
+
+    assert [note.id for note in inbox.notes()] == ["b"]
+    assert [name for name in disk.names(DATA / "webhooks") if name.endswith(".damaged")]
+    assert keep(inbox, "a")
+
+
+def test_unreadable_note_still_recognises_its_webhook_and_is_forgotten_first() -> None:
+    disk, records = new_disk(), RecordsDouble()
+    inbox = Inbox(DATA, disk)
+    keep(inbox, "a")
+    new_applier(disk, records).apply_waiting()
+    disk.truncate(disk.open(inbox._note_path_of(parse(document("a"), 0))), 3)  # noqa: SLF001
+
+    assert not keep(inbox, "a")
+    assert inbox.notes() == []
+    assert inbox.forget(1) == 1
