@@ -133,16 +133,16 @@ class CoreCrashed(Unavailable):
     """The core panicked on this body. The body is kept in the quarantine for inspection."""
 
 
+class InboxFull(Unavailable):
+    """As many webhooks are stored and not yet applied as the settings allow."""
+
+
 class CallerBusy(Unavailable):
     """The caller has too many waiting queries, or an explanation that runs already."""
 
 
 class QueueFull(Unavailable):
     """Too many queries or explanations of all callers wait or run, or this query has waited too long."""
-
-
-class InboxFull(Unavailable):
-    """As many webhooks are stored and not yet applied as the settings allow."""
 
 
 class StoreTrouble(Unavailable):

@@ -343,6 +343,44 @@ class Access(Frozen, frozen=True):
     proxy: Proxy = Proxy()
 
 
+class Webhook(Frozen, frozen=True):
+    """Webhooks of the hosting platform, received on the listener of the drains."""
+
+    path: Annotated[str, Range(0, 1_024)] = ""
+    """Path that the platform posts to, different from those of the drains. Empty: no webhooks."""
+    secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
+    """Secrets (`secret_file`, `secret_files`), required with a path; several for rotation."""
+    signature_header: Annotated[str, Range(1, 256)] = "x-platform-signature"
+    """Header with the HMAC-SHA1 of the raw body, in hex."""
+    body_bytes_max: BodyBytes = 256 * KIB
+    """Size of one webhook."""
+    waiting_max: Millions = 10_000
+    """Webhooks that are acknowledged and not yet applied. At the limit the platform gets 503."""
+    waiting_bytes_max: Annotated[Bytes, Range(1 * KIB, 1 * TIB)] = 64 * MIB
+    """Size of these webhooks together. At the limit the platform gets 503."""
+    remembered_s: Annotated[float, Range(2 * DAY_S, 366 * DAY_S)] = 7 * DAY_S
+    """Time for which an applied webhook is recognised when it is sent again; platforms retry for a day."""
+    project_retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the removal of a project until its spans are due for deletion by an operator."""
+
+
+class PlatformEvents(Frozen, frozen=True):
+    """Events of deployments: what is fetched from the platform's API, and how long it is kept."""
+
+    retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the fetch until events are deleted; 0: never."""
+    followed_max: Annotated[int, Range(0, 64)] = 4
+    """Maximum number of live deployments whose events are followed. 0: events are fetched for pages only."""
+    request_attributes: Annotated[tuple[Annotated[str, Range(1, 1_024)], ...], Range(0, 16)] = (
+        "platform.requestId",
+        "platform.id",
+        "http.request.header.x-request-id",
+        "http.response.header.x-request-id",
+        "faas.invocation_id",
+    )
+    """Attributes of spans whose value is the id of a request in events: their `requestId` or `platformId`."""
+
+
 Pattern = Annotated[str, Range(1, 256)]
 """A regular expression of `receiver/patterns.py`."""
 Price = Annotated[float, Range(0, 1_000_000)]
@@ -393,27 +431,6 @@ class Explain(Frozen, frozen=True):
     """Regular expressions for texts. A text in which one is found is never sent, not even in part."""
 
 
-class Webhook(Frozen, frozen=True):
-    """Webhooks of the hosting platform, received on the listener of the drains."""
-
-    path: Annotated[str, Range(0, 1_024)] = ""
-    """Path that the platform posts to, different from those of the drains. Empty: no webhooks."""
-    secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
-    """Secrets (`secret_file`, `secret_files`), required with a path; several for rotation."""
-    signature_header: Annotated[str, Range(1, 256)] = "x-platform-signature"
-    """Header with the HMAC-SHA1 of the raw body, in hex."""
-    body_bytes_max: BodyBytes = 256 * KIB
-    """Size of one webhook."""
-    waiting_max: Millions = 10_000
-    """Webhooks that are acknowledged and not yet applied. At the limit the platform gets 503."""
-    waiting_bytes_max: Annotated[Bytes, Range(1 * KIB, 1 * TIB)] = 64 * MIB
-    """Size of these webhooks together. At the limit the platform gets 503."""
-    remembered_s: Annotated[float, Range(2 * DAY_S, 366 * DAY_S)] = 7 * DAY_S
-    """Time for which an applied webhook is recognised when it is sent again; platforms retry for a day."""
-    project_retention_days: Annotated[int, Range(0, 20_000)] = 30
-    """Days from the removal of a project until its spans are due for deletion by an operator."""
-
-
 class Platform(Frozen, frozen=True):
     """The hosting platform whose deployments are traced: its API and its gateway to language models."""
 
@@ -444,8 +461,9 @@ class Platform(Frozen, frozen=True):
     """
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
-    explain: Explain = Explain()
     webhook: Webhook = Webhook()
+    events: PlatformEvents = PlatformEvents()
+    explain: Explain = Explain()
 
 
 class Settings(Frozen, frozen=True):

@@ -69,7 +69,10 @@ async def _update_group(platform: Platform, request: web.Request) -> web.StreamR
     group = platform.groups.get(request.match_info["groupId"])
     if group is None:
         raise not_found("microfrontends group")
-    update = _parse_update(await request.read())
+    body = await request.read()
+    if body.strip() and request.content_type != "application/json":
+        raise bad_request("the body is not JSON; expected Content-Type application/json")
+    update = _parse_update(body)
     slug = group.slug if update.name is None else re.sub(r"[^a-z0-9]+", "-", update.name.lower()).strip("-")
     if not slug:
         raise bad_request("name is not valid; expected letters or digits")

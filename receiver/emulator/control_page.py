@@ -16,14 +16,13 @@ from receiver.emulator.webhooks import TYPES
 STYLE = """\
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { margin: 0; }
-main { max-width: 75rem; margin: 0 auto; padding: 1rem; }
+main { max-width: 75rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 1rem 0.25rem 0; border-top: 1px solid; }
-td { overflow-wrap: anywhere; }
 form { display: flex; flex-wrap: wrap; gap: 0.5rem; align-items: end; margin: 0.25rem 0; }
-label { display: flex; flex-direction: column; font-size: 0.875rem; }
-input, select, button { font: inherit; max-width: 100%; }
+label { display: flex; flex-direction: column; font-size: 0.875rem; max-width: 100%; }
+input, select, button { font: inherit; max-width: 100%; box-sizing: border-box; }
 """
 HEADERS: Final = {
     # Forms lead to this page only; the links to integrations are links.

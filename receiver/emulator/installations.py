@@ -10,6 +10,7 @@ Invariant: an installation's id is never used again, and a code is exchanged at 
 from __future__ import annotations
 
 import hmac
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -27,6 +28,8 @@ LEVELS = {"read": 1, "write": 2}
 CODE_AGE_S_MAX = 30 * 60
 DISABLED_S_MAX = 30 * 86_400
 """Time after which a disabled installation is deleted."""
+EMAILS_MAX = 1_000
+"""Newest emails, which are kept."""
 DISABLED_CODE = "integration_configuration_disabled"
 State = Literal["active", "disabled", "removed", "deleted"]
 Levels = dict[str, int]
@@ -123,7 +126,7 @@ class Installations:
     allows_return: Callable[[], bool]
     """Returns whether a transfer of ownership ends the disabled state."""
     by_id: dict[str, Installation] = field(default_factory=dict)
-    emails: list[Email] = field(default_factory=list)
+    emails: deque[Email] = field(default_factory=lambda: deque(maxlen=EMAILS_MAX))
 
     def add(
         self, team_id: str | None, scopes: Levels, *, redirect_uri: str, webhook_url: str, owner: str
@@ -250,7 +253,7 @@ class Installations:
         installation.pending = {}
 
     def _email(self, to: Iterable[str], subject: str, text: str) -> None:
-        self.emails += [Email(self.clock.now_s(), user, subject, text) for user in to]
+        self.emails.extend(Email(self.clock.now_s(), user, subject, text) for user in to)
 
 
 def require_active(installation: Installation) -> None:

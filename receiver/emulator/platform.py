@@ -1,4 +1,4 @@
-"""State of the emulated platform, in memory: a new process has forgotten it, and its seed makes the same ids."""
+"""State of the emulated platform. It is in memory: a new process starts without it, with the same ids."""
 
 from __future__ import annotations
 
@@ -94,6 +94,8 @@ class Platform:
         self, *, is_team: bool, scopes: Iterable[str], redirect_uri: str, webhook_url: str
     ) -> Installation:
         """Install the integration on the team, or on an account."""
+        if len(self.installations.by_id) >= OBJECTS_MAX:
+            raise Refusal(HTTPStatus.CONFLICT, "conflict", f"there are {OBJECTS_MAX} installations")
         for name, url in (("redirect_uri", redirect_uri), ("webhook_url", webhook_url)):
             if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
                 raise bad_request(f"{name} is not valid; expected an http or https URL")

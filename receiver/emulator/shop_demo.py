@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import urlencode
 
+from receiver.durable.files import make_directories, open_or_create, write_durably
 from receiver.emulator.shop import RELEASE_A, RELEASE_B
 from receiver.emulator.shop_traffic import WEB_PROJECT
 
@@ -32,6 +35,9 @@ STOP_S = 30.0
 POLL_S = 0.5
 ANSWER_S = 30.0
 DRAIN_SECRET = "demo-drain-secret"  # noqa: S105 - of a receiver on this machine that ends with the demo
+WEBHOOK_PATH = "/platform/webhooks"
+MODEL = "globex/vision"
+"""Model of the emulated gateway that explains traces."""
 LOG_LINES = 20
 """Lines of a log that are shown when a program ends unexpectedly."""
 
@@ -74,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--history-s", type=int, default=3_600, help="past time with requests [3600]")
     options = parser.parse_args(arguments)
     directory = options.data.absolute() / time.strftime("%Y%m%d-%H%M%S")
-    directory.mkdir(parents=True)
+    make_directories(directory)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with ExitStack() as stack:
@@ -96,11 +102,11 @@ def _run(stack: ExitStack, directory: Path, options: argparse.Namespace) -> NoRe
     emulate = ["platform", "emulate", "--listen", "127.0.0.1:0", "--data", str(directory / "platform")]
     emulator = stack.enter_context(_started("emulator", emulate, directory))
     facts = _until("the emulator", lambda: _file(directory / "platform" / "platform.json"), emulator)
-    config = directory / "trace-drain.toml"
-    config.write_text(_config(facts, directory))
+    # Chosen before the start, because the platform needs the addresses of webhooks and of the redirect.
+    intake, pages = _free_addresses(2)
+    config = _write_config(directory, facts, intake, pages)
     serve = ["serve", "--config", str(config), "--data", str(directory / "receiver")]
-    for flag in ("--listen", "--admin-listen", "--api-listen"):
-        serve += [flag, "127.0.0.1:0"]
+    serve += ["--listen", intake, "--api-listen", pages, "--admin-listen", "127.0.0.1:0"]
     receiver = stack.enter_context(_started("receiver", serve, directory))
     site = _until("the receiver", lambda: _site(directory / "receiver", facts), emulator, receiver)
     drain = {
@@ -125,54 +131,76 @@ def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[s
     """Yield the lines of the tour."""
     compare = urlencode({"a": RELEASE_A.deployment, "b": RELEASE_B.deployment, "project": WEB_PROJECT})
     stops = [
-        ("Connect", "the drain delivers: nine checks, from the first request to the stored span", "/connect"),
+        ("Install", "choose Install to connect the receiver with the platform", "/platform"),
+        ("Drain", "every check is done, from the first request to the stored span", "/connect"),
         ("Compare", verdict, f"/compare?{compare}"),
-        ("Trace", "a failed checkout: the red span is where the failure began", f"/trace/{trace_id}"),
-        ("Tail", "requests that arrive now", f"/tail?project={WEB_PROJECT}"),
+        ("Trace", "a failed checkout: the red spans are where it failed", f"/trace/{trace_id}"),
+        ("Build log", "its last line says why", f"/deployment/{RELEASE_B.deployment}?kind=build"),
+        ("Explanation", "choose Send and explain", f"/trace/{trace_id}/explain"),
     ]
     yield f"\nThe demo runs in {directory}. Ctrl-C ends it.\n"
     for number, (name, text, path) in enumerate(stops, 1):
         yield f"{number}. {name}: {text}\n   {site.pages}{path}"
-    yield f"   The platform, to deploy, break and disable things: {site.facts['control_url']}\n"
+    yield f"   The platform, to change and to break: {site.facts['control_url']}\n"
 
 
-def _config(facts: Json, directory: Path) -> str:
-    """Return the receiver's configuration. Its secrets are in files beside it."""
-    secrets = {"token": facts["token"], "api_key": facts["api_key"], "drain_secret": DRAIN_SECRET}
-    for name, secret in secrets.items():
+def _write_config(directory: Path, facts: Json, intake: str, pages: str) -> Path:
+    """Write the receiver's configuration, with its secrets in files beside it."""
+    secrets = {name: str(facts[name]) for name in ("token", "api_key", "client_secret", "webhook_secret")}
+    files = {}
+    for name, secret in {**secrets, "drain_secret": DRAIN_SECRET}.items():
         path = directory / name
-        path.touch(mode=0o600)
-        path.write_text(secret)
-    # Strings of JSON are strings of TOML.
-    quoted = {name: json.dumps(str(directory / name)) for name in secrets}
-    return f"""\
+        write_durably(path, secret.encode())
+        # Strings of JSON are strings of TOML.
+        files[name] = json.dumps(str(path))
+    webhooks = urlencode({"webhook_url": f"http://{intake}{WEBHOOK_PATH}"})
+    path = directory / "trace-drain.toml"
+    text = f"""\
+[api]
+sql = true
+
 [platform]
 base_url = {json.dumps(facts["base_url"])}
 gateway_url = {json.dumps(facts["gateway_url"])}
 team = {json.dumps(facts["team_id"])}
-token_file = {quoted["token"]}
-api_key_file = {quoted["api_key"]}
+token_file = {files["token"]}
+api_key_file = {files["api_key"]}
+client_id = {json.dumps(facts["client_id"])}
+client_secret_file = {files["client_secret"]}
+install_url = {json.dumps(f"{facts['install_url']}?{webhooks}")}
+redirect_url = {json.dumps(f"http://{pages}/platform/installed")}
+
+[platform.webhook]
+path = {json.dumps(WEBHOOK_PATH)}
+secret_file = {files["webhook_secret"]}
+
+[platform.explain]
+model = {json.dumps(MODEL)}
 
 [[drain]]
 name = "shop"
 signature_header = "x-platform-signature"
-signature_secret_file = {quoted["drain_secret"]}
+signature_secret_file = {files["drain_secret"]}
 """
+    write_durably(path, text.encode())
+    return path
 
 
 @contextmanager
 def _started(name: str, arguments: Sequence[str], directory: Path) -> Iterator[Program]:
     """Run a command of the receiver until the block ends."""
     log = directory / f"{name}.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "receiver.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            # Ctrl-C in a terminal goes to the demo only, which ends the programs in their order.
-            process_group=0,
-        )
+    output = open_or_create(log)
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "receiver.cli", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        # Ctrl-C in a terminal goes to the demo only, which ends the programs in their order.
+        process_group=0,
+    )
+    # The program has its own copy.
+    os.close(output)
     try:
         yield Program(process, log)
     finally:
@@ -215,6 +243,14 @@ def _failed_trace(site: Site) -> str:
     query = urlencode({"filter": text, "limit": 1, "since": "1h"})
     first_line = _answer(f"{site.pages}/api/v1/search?{query}").splitlines()[0]
     return str(json.loads(first_line)["trace_id"])
+
+
+def _free_addresses(count: int) -> list[str]:
+    """Return addresses of this machine with ports that are unused now."""
+    with ExitStack() as stack:
+        # Open together, so that they differ.
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in listening]
 
 
 def _file(path: Path) -> Json:

@@ -109,7 +109,19 @@ class _Writer:
         event = Event(self.now_ns, "exception", _exception(failure)) if failure else None
         half, status = self.request.trace_half, FAILED if failure else UNSET
         self.request.spans[service].append(
-            Span(half, span_id, parent, name, kind, start_ns, self.now_ns, attributes, event, status)
+            Span(
+                half,
+                span_id,
+                parent,
+                name,
+                kind,
+                start_ns,
+                self.now_ns,
+                attributes,
+                event,
+                status,
+                failure,
+            )
         )
 
 

@@ -37,7 +37,7 @@ LATE_S = 3_600.0
 """Delay of a webhook that a fault delays."""
 TIMEOUT_S = 10.0
 KEPT_MAX = 10_000
-"""Webhooks that are kept; older ones that wait no longer are forgotten."""
+"""Webhooks that are kept. At the limit, only the newer half of those that wait is kept."""
 CONCURRENT_MAX = 8
 Outcome = Literal["waiting", "delivered", "given up"]
 
@@ -53,7 +53,7 @@ class Webhook:
     body: bytes
     installation: Installation | None
     due_s: float
-    retry_s: float = RETRY_S_FIRST
+    retry_s: float
     outcome: Outcome = "waiting"
     attempts: int = 0
     last_status: int | None = None
@@ -115,6 +115,7 @@ class Webhooks:
             msgspec.json.encode(document),
             installation,
             self.clock.now_s() + late_s,
+            RETRY_S_FIRST,
             is_twice=self.faults.take("webhook-twice"),
             is_held=self.faults.take("webhook-out-of-order"),
         )
@@ -203,8 +204,8 @@ class Webhooks:
 
     def _forget(self) -> None:
         if len(self.sent) >= KEPT_MAX:
-            kept = [each for each in self.sent if each.outcome == "waiting"]
-            self.sent[:] = kept or self.sent[KEPT_MAX // 2 :]
+            waiting = [each for each in self.sent if each.outcome == "waiting"]
+            self.sent[:] = waiting[-KEPT_MAX // 2 :]
 
 
 def _document(

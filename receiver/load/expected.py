@@ -36,7 +36,7 @@ def expected_row(resource: Resource, span: Span, trace_id_start: bytes, base_ns:
         "ScopeVersion": resource.scope[1],
         "SpanAttributes": _texts(span.attributes),
         "StatusCode": _CODES[span.status],
-        "StatusMessage": "",
+        "StatusMessage": span.message,
         "Events.Timestamp": [time_text(base_ns + event.at_ns) for event in events],
         "Events.Name": [event.name for event in events],
         "Events.Attributes": [_texts(event.attributes) for event in events],

@@ -68,6 +68,8 @@ class Span(NamedTuple):
     attributes: Attributes
     event: Event | None
     status: int
+    message: str = ""
+    """Message of the status."""
 
 
 class Resource(NamedTuple):

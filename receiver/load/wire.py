@@ -81,7 +81,9 @@ def _protobuf_span(span: Span, marks: Marks) -> trace_pb2.Span:
         end_time_unix_nano=marks.time(span.end_ns),
         attributes=_pairs(span.attributes),
         events=events,
-        status=trace_pb2.Status(code=trace_pb2.Status.StatusCode.ValueType(span.status)),
+        status=trace_pb2.Status(
+            code=trace_pb2.Status.StatusCode.ValueType(span.status), message=span.message
+        ),
     )
 
 
@@ -149,7 +151,7 @@ def _json_span(span: Span, marks: Marks) -> dict[str, Any]:
         "droppedAttributesCount": 0,
         "events": [_json_event(span.event, marks)] if span.event else [],
         "droppedEventsCount": 0,
-        "status": {"code": span.status},
+        "status": {"code": span.status, **({"message": span.message} if span.message else {})},
         "links": [],
         "droppedLinksCount": 0,
     }

@@ -33,10 +33,10 @@ def operator_application(
     def source_for(request: web.Request) -> ApiSource:
         return ApiSource(api, request)
 
-    explainer, site = Explainer(lambda: facts.loaded.settings.platform), Site(source_for, facts)
     project_routes = ProjectRoutes(
         facts.platform.projects, lambda: facts.settings.platform.webhook.project_retention_days, facts.pool
     )
+    explainer, site = Explainer(lambda: facts.loaded.settings.platform), Site(source_for, facts)
     application = api.application(
         dead_letters,
         rollup,

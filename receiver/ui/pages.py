@@ -9,6 +9,7 @@ from receiver.ui import (
     compare,
     connect,
     dead_letter,
+    deployment,
     errors,
     explanation,
     overview,
@@ -53,6 +54,7 @@ _ALL: Final = (
         dead_letter.build,
         is_live=True,
     ),
+    Page("deployment", "/deployment/{id}", "Deployment", "How did this deployment go?", deployment.build),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
     Page(
         "explanation",
@@ -74,7 +76,7 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "explanation", "trace_comparison"}
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "explanation", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(

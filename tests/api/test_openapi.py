@@ -46,9 +46,9 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
         platform = PlatformRoutes(Installations(directory / "platform"), pool)
         projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
+        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
         application = api.application(dead_letters, rollup, platform, projects, explain)
     return {
         (route.method, route.resource.canonical)
@@ -167,7 +167,7 @@ def test_export_and_traces_list_every_content_type() -> None:
     assert types_of("/api/v1/spans") == {JSON_LINES, ARROW}
 
 
-REQUIRED = {"service": "web", "key": "k", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
+REQUIRED = {"service": "web", "key": "k", "deployment": "dpl_1", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
 
 
 def beside(name: str) -> dict[str, str]:

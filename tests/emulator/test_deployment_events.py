@@ -284,6 +284,8 @@ async def test_fault_cuts_a_followed_stream_in_an_event(platform: RunningEmulato
         await answer.content.readline()
         await platform.control("POST", "/faults", {"name": "api-cut"})
         await add(platform, deployment, line("b", 2))
+        # Without the cut, the stream would end here.
+        await platform.control("POST", f"/deployments/{deployment}/state", {"state": "READY"})
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.content.read()
 

@@ -44,7 +44,7 @@ async def test_p70_json_delivery_is_in_the_dialect_of_the_platform(site: Site) -
         "endTimeUnixNano": str(BASE_NS + 1_000),
         "attributes": [{"key": "url.path", "value": {"stringValue": "/cart"}}],
     }
-    assert spans[1]["status"] == {"code": 2}
+    assert spans[1]["status"] == {"code": 2, "message": "no cart"}
     assert spans[1]["events"][0]["timeUnixNano"] == str(BASE_NS + 500)
 
 
@@ -60,6 +60,7 @@ async def test_p70_protobuf_delivery_has_the_spans_of_the_json_delivery(site: Si
     assert [span.name for span in spans] == ["GET /cart", "GET /pay"]
     assert [span.start_time_unix_nano for span in spans] == [BASE_NS, BASE_NS]
     assert spans[1].events[0].time_unix_nano == BASE_NS + 500
+    assert spans[1].status.message == "no cart"
 
 
 @pytest.mark.parametrize("form", ["json", "protobuf"])

@@ -45,6 +45,13 @@ async def test_p10_body_is_optional(platform: RunningEmulator) -> None:
     assert (status, body["updatedMicrofrontendsGroup"]["slug"]) == (200, "web-shop")
 
 
+async def test_p10_body_of_another_type_is_refused(platform: RunningEmulator) -> None:
+    group = next(iter(platform.state.groups))
+    path = f"/v1/teams/{platform.facts['team_id']}/microfrontends/{group}"
+
+    assert (await platform.call("PATCH", path, data=b'{"name": "x"}'))[0] == 400
+
+
 async def test_p11_new_name_changes_the_slug(platform: RunningEmulator) -> None:
     status, body = await update(platform, {"name": "Big Shop 2"})
 

@@ -149,7 +149,7 @@ def test_failed_request_has_an_exception_and_the_status_500() -> None:
     root = failed.spans["web"][-1]
     assert root.attributes["http.response.status_code"] == 500
     assert root.event is not None
-    assert root.event.attributes["exception.message"] == failed.failure
+    assert root.event.attributes["exception.message"] == root.message == failed.failure
 
 
 async def test_p23_request_event_and_root_span_have_the_same_ids(history: Recorder) -> None:

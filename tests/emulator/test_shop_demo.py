@@ -52,7 +52,7 @@ def test_demo_shows_that_release_b_is_worse_and_leaves_only_its_directory(tmp_pa
         try:
             printed = until_the_tour(process)
             links = re.findall(r"^   (http\S+)$", printed, re.MULTILINE)
-            pages = links[0].removesuffix("/connect")
+            pages = links[0].removesuffix("/platform")
             shown = {link: answer(link).decode() for link in links}
             compared: Any = json.loads(answer(f"{pages}/api/v1/compare?a=dpl_shop_a&b=dpl_shop_b"))
         finally:
@@ -61,7 +61,7 @@ def test_demo_shows_that_release_b_is_worse_and_leaves_only_its_directory(tmp_pa
 
     assert process.returncode == 0, printed
     assert compared["verdict"].startswith("dpl_shop_b is worse")
-    assert "2. Compare: dpl_shop_b is worse" in printed
+    assert "3. Compare: dpl_shop_b is worse" in printed
     assert any("applyCoupons" in page for link, page in shown.items() if "/trace/" in link)
     assert processes_of(tmp_path) == []
     assert [path.parent for path in tmp_path.rglob("trace-drain.toml")] == list(tmp_path.iterdir())

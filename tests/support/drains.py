@@ -130,7 +130,8 @@ def source(  # noqa: PLR0913 - what a sampling rule can depend on
     attributes = {} if parent else {"url.path": path}
     half, span_id = trace.to_bytes(8, "big"), (trace + 1).to_bytes(8, "big")
     status = 2 if has_failed else 0
-    span = Span(half, span_id, parent, name or f"GET {path}", 2, 0, 1_000, attributes, event, status)
+    message = "no cart" if has_failed else ""
+    span = Span(half, span_id, parent, name or f"GET {path}", 2, 0, 1_000, attributes, event, status, message)
     resource = Resource({"service.name": "web"}, (scope, "1"), (span,))
     return Source("prj_1", "dpl_1", environment, runtime, resource)
 
