@@ -1,4 +1,4 @@
-"""`trace-drain platform …`: calls of the hosting platform and its gateway, and an emulator of both."""
+"""`trace-drain platform …`: calls of the hosting platform and of its gateway, and the emulator of both."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from receiver.cli.group import Group
 from receiver.cli.platform_emulate import emulate
 from receiver.cli.platform_events import events
 from receiver.cli.platform_gateway import chat, models
-from receiver.cli.platform_installations import installations
 from receiver.cli.platform_microfrontends import microfrontends
-from receiver.cli.platform_projects import keep_project, projects
 
 
 @click.group(cls=Group)
@@ -23,5 +21,5 @@ def platform() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
-for command in (chat, emulate, events, installations, keep_project, microfrontends, models, projects):
+for command in (chat, emulate, events, microfrontends, models):
     platform.add_command(command)

@@ -111,10 +111,16 @@ class EventFetcher:
         # One thread: INSERTs of the same event must not overtake each other, and spans go first.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deployment-events")
 
-    def connect(self) -> PlatformClient | None:
-        """Return a client of the platform; `None` if no platform is configured or its calls are paused."""
+    @property
+    def is_on(self) -> bool:
+        """Return whether a platform is configured, and events can be stored."""
         platform = self._settings()
-        if not (platform.base_url and platform.token and self._has_tables() and self._pause.may_call()):
+        return bool(platform.base_url and platform.token) and self._has_tables()
+
+    def connect(self) -> PlatformClient | None:
+        """Return a client of the platform; `None` if there is none, or if its calls are paused."""
+        platform = self._settings()
+        if not (self.is_on and self._pause.may_call()):
             return None
         return PlatformClient(
             platform.base_url,

@@ -89,9 +89,8 @@ class Follower:
 
     async def _live(self) -> list[str]:
         """Return the deployments to follow."""
-        platform = self._settings()
-        count_max = platform.events.followed_max
-        if not (count_max and platform.base_url and platform.token):
+        count_max = self._settings().events.followed_max
+        if not (count_max and self._fetcher.is_on):
             return []
         try:
             sending = await self._fetcher.in_thread(

@@ -135,7 +135,7 @@ def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[s
         ("Drain", "every check is done, from the first request to the stored span", "/connect"),
         ("Compare", verdict, f"/compare?{compare}"),
         ("Trace", "a failed checkout: the red spans are where it failed", f"/trace/{trace_id}"),
-        ("Build log", "its last line says why", f"/deployment/{RELEASE_B.deployment}?kind=build"),
+        ("Build log", "its warning says what changed", f"/deployment/{RELEASE_B.deployment}?kind=build"),
         ("Explanation", "choose Send and explain", f"/trace/{trace_id}/explain"),
     ]
     yield f"\nThe demo runs in {directory}. Ctrl-C ends it.\n"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
@@ -68,7 +68,9 @@ def _traces_of(keys: Sequence[str], row: Row) -> str:
 
 
 def _link(view: View, **parameters: str) -> str:
-    return f"{view.deployment_link(view.parts['id'])}&{urlencode(parameters)}"
+    """Return the URL of this page with other parameters."""
+    query = {**view.times, **{name: value for name, value in parameters.items() if value}}
+    return f"/deployment/{quote(view.parts['id'], safe='')}?{urlencode(query, quote_via=quote)}"
 
 
 def _timeline(events: dict[str, list[Row]]) -> list[Row]:

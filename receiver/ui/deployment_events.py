@@ -41,15 +41,15 @@ class TraceEvents(NamedTuple):
     near: Sequence[Row]
     """Other events at the time of the trace that are not requests, if a span failed."""
     build: Sequence[Row]
-    """Lines of the build log around its errors, if a span failed."""
+    """Lines of the build log around its errors and warnings, if a span failed."""
 
 
 def around_errors(lines: Sequence[Row]) -> list[Row]:
-    """Return the lines with an error, and those around each."""
+    """Return the lines with an error or on standard error, where tools warn, and those around each."""
     shown = {
         place
         for error, line in enumerate(lines)
-        if line["is_error"]
+        if line["is_error"] or line["type"] == "stderr"
         for place in range(error - CONTEXT_LINES, error + CONTEXT_LINES + 1)
     }
     return [line for place, line in enumerate(lines) if place in shown]

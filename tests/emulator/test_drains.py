@@ -351,7 +351,7 @@ async def test_p41_paused_drain_sends_nothing(site: Site) -> None:
     assert site.endpoint.documents() == []
 
 
-async def test_faults_repeat_reorder_and_missign_deliveries(site: Site) -> None:
+async def test_faults_repeat_reorder_and_sign_deliveries_wrongly(site: Site) -> None:
     await site.add(secret="key")
     site.endpoint.faults["drain-twice"] = 1
     await site.drains.forward(traffic(source("/twice")))

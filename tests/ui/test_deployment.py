@@ -200,7 +200,10 @@ async def test_failing_or_slow_platform_is_described_beside_what_is_stored(
 
 
 def test_lines_around_errors_are_shown_once_and_in_order() -> None:
-    lines = [{"place": place, "is_error": place in {4, 6, 19}} for place in range(20)]
+    lines = [
+        {"place": place, "is_error": place in {4, 19}, "type": "stderr" if place == 6 else "stdout"}
+        for place in range(20)
+    ]
 
     shown = [line["place"] for line in around_errors(lines)]
 
