@@ -43,6 +43,8 @@ CHANGES = {
     ("POST", "/api/v1/rollup/rebuild"),
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
+    ("POST", "/api/v1/platform/projects/{id}/keep"),
+    ("POST", "/platform/projects/{id}/keep"),
 }
 EXPLANATIONS = ("/api/v1/traces/{id}/explain", "/trace/{id}/explain")
 FOR_OPERATORS = CHANGES | {
