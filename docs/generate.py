@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
 from typing import get_args
 
 import msgspec
 
 from docs.reliability import reliability_page
-from receiver import metrics, settings
+from receiver import delivery_settings, metrics, settings
 from receiver.config.keys import SettingKey, plain_key, setting_keys
 from receiver.config.ranges import range_text, size_setting
 from receiver.supervisor.exposition import PREFIX
@@ -25,7 +26,7 @@ def nested_table(field: msgspec.structs.FieldInfo) -> type[msgspec.Struct] | Non
 
 def meanings() -> dict[tuple[str, str], str]:
     """Return (table, field) → the docstring below the field."""
-    source = Path(settings.__file__).read_text()
+    source = "\n".join(map(inspect.getsource, (delivery_settings, settings)))
     docstrings = {}
     for table in ast.parse(source).body:
         if isinstance(table, ast.ClassDef):

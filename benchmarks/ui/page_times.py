@@ -24,6 +24,7 @@ from receiver.api.spool import SpoolSpace
 from receiver.config.load import Loaded
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.engine.embedded import EmbeddedStore
+from receiver.installations.platform_records import open_records
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import GIB, Settings
 from receiver.ui.facts import ReceiverFacts
@@ -84,11 +85,12 @@ async def _site(
     )
     with closing(store), ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
-        settings = Loaded(Settings(data_dir=str(directory)), {}, ())
+        settings = Settings(data_dir=str(directory))
+        loaded = Loaded(settings, {}, ())
         ledger, letters = LedgerAnswer("", "", "", "", [], []), DeadLetterList(directory)
         facts = ReceiverFacts(
-            *(settings, Progress(), dict, lambda: 0, lambda _query: ledger),
-            *(letters.entries, letters.find, lambda: None, pool),
+            *(loaded, Progress(), dict, lambda: 0, lambda _query: ledger),
+            *(letters.entries, letters.find, lambda: None, pool, open_records(settings)),
         )
 
         def source_for(request: web.Request) -> TimedSource:

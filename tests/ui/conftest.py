@@ -28,6 +28,7 @@ from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.installations.installations import Installations
 from receiver.installations.projects import Projects
+from receiver.installations.records import State
 from receiver.journal.quarantine import Body, Note
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Access, Settings, User
@@ -204,10 +205,11 @@ def _hostile_body(directory: Path) -> Body:
 def add_installations(installations: Installations) -> None:
     """Add an installation of each state; the texts of the platform are hostile."""
     hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
-    for name, state in (("icfg_hostile", None), ("icfg_disabled", "disabled"), ("icfg_removed", "removed")):
-        installations.add(installation(name, **(hostile if state is None else {})), "token")
-        if state is not None:
-            installations.set_state(name, state, T0_S + 1)
+    installations.add(installation("icfg_hostile", **hostile), "token")
+    states: tuple[State, ...] = ("disabled", "removed")
+    for state in states:
+        installations.add(installation(f"icfg_{state}"), "token")
+        installations.set_state(f"icfg_{state}", state, T0_S + 1)
 
 
 def remove_projects(projects: Projects) -> None:
