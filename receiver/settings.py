@@ -206,6 +206,23 @@ class Access(Frozen, frozen=True):
     proxy: Proxy = Proxy()
 
 
+class PlatformEvents(Frozen, frozen=True):
+    """Events of deployments: what is fetched from the platform's API, and how long it is kept."""
+
+    retention_days: Annotated[int, Range(0, 20_000)] = 30
+    """Days from the fetch until events are deleted; 0: never."""
+    followed_max: Annotated[int, Range(0, 64)] = 4
+    """Maximum number of live deployments whose events are followed. 0: events are fetched for pages only."""
+    request_attributes: Annotated[tuple[Annotated[str, Range(1, 1_024)], ...], Range(0, 16)] = (
+        "platform.requestId",
+        "platform.id",
+        "http.request.header.x-request-id",
+        "http.response.header.x-request-id",
+        "faas.invocation_id",
+    )
+    """Attributes of spans whose value is the id of a request in events: their `requestId` or `platformId`."""
+
+
 class Webhook(Frozen, frozen=True):
     """Webhooks of the hosting platform, received on the listener of the drains."""
 
@@ -257,6 +274,7 @@ class Platform(Frozen, frozen=True):
     """
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
+    events: PlatformEvents = PlatformEvents()
     webhook: Webhook = Webhook()
 
 

@@ -10,6 +10,8 @@ from receiver.api.lines import JSON_LINES
 from receiver.api.responses import JSON
 from receiver.api.traces import LINES
 from receiver.query.counts import DIGITS_MAX
+from receiver.query.deployment_events import EVENTS_DEFAULT, EVENTS_MAX
+from receiver.query.deployment_events import PARAMETERS as EVENT_PARAMETERS
 from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import FORMATS, ExportFormat
 from receiver.query.ledger import SINCE as LEDGER_SINCE
@@ -89,6 +91,19 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         ),
         (JSON_LINES,),
         (*BY_QUERY, HTTPStatus.NOT_FOUND),
+    ),
+    ("get", "/api/v1/deployments/{id}/events"): Route(
+        "eventsOfDeployment",
+        "The stored events of a deployment: build log, changes of state, requests.",
+        (
+            Parameter("id", "the id of a deployment", is_required=True),
+            *EVENT_PARAMETERS[1:],
+            since(),
+            UNTIL,
+            Parameter("limit", "maximum number of lines", schema=whole_number(1, EVENTS_MAX, EVENTS_DEFAULT)),
+        ),
+        (JSON_LINES,),
+        BY_QUERY,
     ),
     ("get", "/api/v1/export"): Route(
         "export",

@@ -3,6 +3,7 @@
     GET /api/v1/traces/{id}?format=lines                      the spans of a trace, or OTLP: see `traces`
     GET /api/v1/traces/{id}/compare/{other}                   differences of two traces
     GET /api/v1/search, spans, services, operations …         the questions of `receiver.query.questions`
+    GET /api/v1/deployments/{id}/events                       the question `deployment-events`
     GET /api/v1/export?filter=&since=&until=&format=csv       every span that matches: see `query.export`
     GET /api/v1/sql?query=&limit=&format=, or POST            a SELECT statement: see `sql`
     GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
@@ -34,6 +35,7 @@ from typing import Protocol
 
 import msgspec
 from aiohttp import hdrs, web
+from multidict import MultiDict
 
 from receiver.api import openapi
 from receiver.api.access import ACCESS, CALLER, Access, log_changes, requires
@@ -110,6 +112,7 @@ class Api:
         application[ACCESS] = access
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/traces/{id}/compare/{other}", self._comparison)
+        application.router.add_get("/api/v1/deployments/{id}/events", self._deployment_events)
         for name in QUESTIONS:
             application.router.add_get(f"/api/v1/{name}", self._question)
         application.router.add_get("/api/v1/export", self._export)
@@ -172,8 +175,18 @@ class Api:
 
     @requires("viewer", within_projects=True)
     async def _question(self, request: web.Request) -> web.StreamResponse:
-        question = QUESTIONS[request.path.rpartition("/")[2]]
-        asked = question.parse(request.query)
+        return await self._answer(request, QUESTIONS[request.path.rpartition("/")[2]], request.query)
+
+    @requires("viewer", within_projects=True)
+    async def _deployment_events(self, request: web.Request) -> web.StreamResponse:
+        query = MultiDict([*request.query.items(), ("deployment", request.match_info["id"])])
+        return await self._answer(request, QUESTIONS["deployment-events"], query)
+
+    async def _answer(
+        self, request: web.Request, question: Question, query: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Answer a question with these parameters."""
+        asked = question.parse(query)
         if ARROW in request.headers.get("Accept", ""):
             return await self._streamed(request, self.queues.heavy, self._arrow(question, asked))
         answer = limited_answer(lambda: question.ask(self.store, asked, time.time()))

@@ -27,6 +27,7 @@ VERBS = {
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop dead letters.",
     "errors": "List errors by service, type and message.",
+    "deployment-events": "List the build log, changes of state and requests of a deployment.",
     "deployments": "List the deployments that sent spans.",
     "export": "Write all spans that match a filter into a file.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
@@ -52,7 +53,9 @@ VERBS = {
     "version": "Print the versions of the receiver and its dependencies.",
 }
 """Command → its description. The module `receiver.cli.NAME` holds the command `NAME`."""
-QUESTION_COMMANDS = frozenset({"attributes", "deployments", "operations", "service-map", "services"})
+QUESTION_COMMANDS = frozenset(
+    {"attributes", "deployment-events", "deployments", "operations", "service-map", "services"}
+)
 """Commands that `receiver.cli.questions` builds; the others have a module of their name."""
 EXIT_INTERRUPTED = 130
 """Exit code that shells report for a command that Ctrl-C ended."""

@@ -33,9 +33,9 @@ def print_statements(config: str | None, data: str | None, engine: str) -> None:
     """Print the statements that create the tables, as for this version of ClickHouse."""
     settings = loaded_with(config, data).settings
     version = _version(engine)
-    days, attributes = tables.wanted(settings)
+    days, attributes, event_days = tables.wanted(settings)
     embedded = settings.store.url == "embedded"
-    for statement in tables.emit(transcode.SCHEMAS, tables.Engine(version, embedded), days):
+    for statement in tables.emit(transcode.SCHEMAS, tables.Engine(version, embedded), days, event_days):
         click.echo(f"-- {statement.name}\n{statement.sql};\n")
     columns = promoted.statement(promoted.definitions(attributes, version))
     click.echo(f"-- {tables.PROMOTED}\n{columns};\n")

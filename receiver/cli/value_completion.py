@@ -85,6 +85,7 @@ NAMES_OF: Final[Mapping[str, Names]] = {
     "by": _group_keys,
     "a": _deployments,
     "b": _deployments,
+    "deployment": _deployments,
 }
 """Parameter of a question → the names that it takes."""
 

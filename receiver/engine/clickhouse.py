@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -101,27 +103,39 @@ class ClickHouseStore(SqlStore):
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """See `SqlStore`."""
-        with segment.open("rb") as body, self._client() as client:
+        with segment.open("rb") as body:
+            headers = {
+                "Content-Encoding": CODEC_OF[segment.suffix],
+                # With a length, the server detects an upload that was cut short.
+                "Content-Length": str(segment.stat().st_size),
+            }
+            parameters = {"query": f"INSERT INTO {table} FORMAT Native", "query_id": query_id, **settings}
+            return self._insert_body(parameters, body, headers)
+
+    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
+        """See `Store`."""
+        parameters = {
+            "query": f"INSERT INTO {table} FORMAT JSONEachRow",
+            "insert_deduplication_token": token,
+        }
+        self._insert_body(parameters, BytesIO(lines), {"Content-Length": str(len(lines))})
+
+    def _insert_body(self, parameters: Mapping[str, str], body: BinaryIO, headers: Mapping[str, str]) -> int:
+        """Send an INSERT with its rows. Returns the number of rows that the server read."""
+        with self._client() as client:
             answer = post(
                 client,
-                {**self._parameters(client, table, query_id), **settings},
+                {**self._insert_parameters(client), **parameters},
                 body,
-                {
-                    "Content-Encoding": CODEC_OF[segment.suffix],
-                    # With a length, the server detects an upload that was cut short.
-                    "Content-Length": str(segment.stat().st_size),
-                    "Content-Type": "application/octet-stream",
-                },
+                {**headers, "Content-Type": "application/octet-stream"},
                 Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
             )
             return _read_rows(answer, self._place, self._login)
 
-    def _parameters(self, client: Client, table: str, query_id: str) -> dict[str, str]:
+    def _insert_parameters(self, client: Client) -> dict[str, str]:
         return {
             **pins(client),
             "database": self._database,
-            "query": f"INSERT INTO {table} FORMAT Native",
-            "query_id": query_id,
             # Without this, the server may send 200 before it has executed the INSERT.
             "wait_end_of_query": "1",
         }

@@ -28,7 +28,7 @@ from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.read_only import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins, quoted_text
-from receiver.engine.store import COMPANION, TABLE, RowLocation
+from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, RowLocation
 from receiver.errors import OperatorError, StoreTrouble
 
 _WRITE_FAILURES = (
@@ -36,7 +36,7 @@ _WRITE_FAILURES = (
 )
 _YOUNG_PARTS = f"""
 SELECT table, name, min_block_number < max_block_number AS is_merged FROM system.parts
-WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
+WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}', '{DEPLOYMENT_EVENTS}')
   AND active AND modification_time > now() - INTERVAL 1 HOUR
 """  # noqa: S608 - the tables' names are constants
 
@@ -151,20 +151,32 @@ class EmbeddedStore(SqlStore):
         self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """See `SqlStore`. The engine reads the file itself and inserts every row it reads.
+        """See `SqlStore`."""
+        settings_sql = _settings_text({**settings, "log_comment": query_id})
+        with segment.open("rb") as file:
+            return self._insert_from(table, file.fileno(), CODEC_OF[segment.suffix], settings_sql, "Native")
+
+    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
+        """See `Store`. The lines are in memory only, in a file without a name."""
+        settings_sql = _settings_text({"insert_deduplication_token": token})
+        with os.fdopen(os.memfd_create("lines"), "r+b") as file:
+            file.write(lines)
+            file.flush()
+            self._insert_from(table, file.fileno(), "none", settings_sql, "JSONEachRow")
+
+    def _insert_from(self, table: str, fd: int, compression: str, settings_sql: str, form: str) -> int:
+        """Insert a file. The engine reads it itself, inserts every row, and returns how many it read.
 
         The statement names a file descriptor, because the engine expands patterns (`*`, `{a,b}`) in a path.
         """
-        settings_sql = "".join(f"{name} = {quoted_text(value)}, " for name, value in settings.items())
         # Before the first row: a store that holds rows is never created again.
         self._end_bootstrap()
         failures_before = self._write_failures
-        with segment.open("rb") as file, self._client() as client:
+        with self._client() as client:
             statement = (
-                f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{file.fileno()}' "
-                f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
-                f"SETTINGS {settings_sql}log_comment = {quoted_text(query_id)}, "
-                f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
+                f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{fd}' COMPRESSION '{compression}' "
+                f"SETTINGS {settings_sql}, "
+                f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT {form}"
             )
             # The engine returns OK even if writes failed, so the caller's count is not enough: see
             # `_check_written`.
@@ -256,3 +268,7 @@ class EmbeddedStore(SqlStore):
         except StoreTrouble:
             return False
         return all(bool(row[0]) for row in results)
+
+
+def _settings_text(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {quoted_text(value)}" for name, value in settings.items())

@@ -8,7 +8,7 @@ Invariant: while the clock is not trusted, the engine is not opened, and an open
 from __future__ import annotations
 
 from receiver.engine.clock_check import Clock
-from receiver.engine.store import COMPANION, TABLE, Store
+from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.logs import limited
 
@@ -33,7 +33,7 @@ class Expiry:
     def _turn(self, *, is_on: bool, reason: str) -> None:
         """Start or stop deletion. The engine forgets this when it restarts: see `refuse_to_open`."""
         try:
-            for table in (TABLE, COMPANION):
+            for table in (TABLE, COMPANION, DEPLOYMENT_EVENTS):
                 self._store.command(f"SYSTEM {'START' if is_on else 'STOP'} TTL MERGES {table}")
         # The state stays as it was, so the next check tries again.
         except StoreTrouble as trouble:

@@ -3,6 +3,7 @@
 A line that ends in `-- if FACT` is removed from its statement unless the fact holds:
 
     retention       spans are deleted by age, after `{retention_days}` days
+    event_retention the same of deployment events, after `{event_retention_days}` days
     single_stream   the engine has a setting for how strings are stored (25.10 and later)
     merge_base      the engine has a setting for how many parts are merged at a time (24.12 and later)
     embedded        the embedded engine: the receiver decides that it syncs its writes
@@ -27,9 +28,10 @@ from typing import NamedTuple
 from receiver import __version__
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted
-from receiver.engine.store import COMPANION, TABLE, Store, Version
+from receiver.engine.retention import retention_of, set_event_retention, set_retention
+from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store, Version
 from receiver.errors import OperatorError, StoreTrouble
-from receiver.settings import Settings
+from receiver.settings import PlatformEvents, Settings
 
 MIGRATIONS = "trace_drain_migrations"
 LOCK = "trace_drain_schema_lock"
@@ -40,16 +42,7 @@ VERSION_MIN = Version(24, 3)
 """The oldest version that was tested."""
 SINGLE_STREAM_SINCE = Version(25, 10)
 MERGE_BASE_SINCE = Version(24, 12)
-ROLLUP_TABLES = (
-    "otel_red",
-    "otel_red_day",
-    "otel_red_deployment",
-    "otel_red_deployment_day",
-    "otel_rollup_slots",
-    "otel_attribute_keys",
-    "otel_attribute_values",
-)
-"""Tables whose rows expire a week after the spans that they were derived from."""
+EVENT_RETENTION_DAYS = PlatformEvents().retention_days
 OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"
 """Sorting key of the table before the first release. An ALTER cannot change a sorting key."""
 UNKNOWN_DATABASE = 81
@@ -61,7 +54,6 @@ _OF_TABLE = re.compile(r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALT
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 _CONDITION = re.compile(r"\s*-- if (\w+)$")
 _COMMENT = re.compile(r"--.*")
-_TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
 
 class Engine(NamedTuple):
@@ -94,21 +86,28 @@ class Status:
     """Settings that decide whether acknowledged rows survive a crash."""
 
 
-def wanted(settings: Settings) -> tuple[int, tuple[PromotedAttribute, ...]]:
-    """Return the retention and the promoted attributes of the settings, for `apply` and `status`."""
-    store = settings.store
-    return store.retention_days, promoted_attributes(store.promoted_attributes)
+def wanted(settings: Settings) -> tuple[int, tuple[PromotedAttribute, ...], int]:
+    """Return the retentions and the promoted attributes of the settings, for `apply` and `status`."""
+    store, events = settings.store, settings.platform.events
+    return store.retention_days, promoted_attributes(store.promoted_attributes), events.retention_days
 
 
-def emit(sources: Sequence[tuple[str, str]], engine: Engine, retention_days: int) -> list[Statement]:
+def emit(
+    sources: Sequence[tuple[str, str]],
+    engine: Engine,
+    retention_days: int,
+    event_retention_days: int = EVENT_RETENTION_DAYS,
+) -> list[Statement]:
     """Return the statements for an engine. `sources`: file name and text of each migration."""
     facts = {
         "retention": retention_days > 0,
+        "event_retention": event_retention_days > 0,
         "single_stream": engine.version >= SINGLE_STREAM_SINCE,
         "merge_base": engine.version >= MERGE_BASE_SINCE,
         "embedded": engine.embedded,
     }
-    rendered = ((name, _render(text, facts, retention_days)) for name, text in sources)
+    days = {"{retention_days}": str(retention_days), "{event_retention_days}": str(event_retention_days)}
+    rendered = ((name, _render(text, facts, days)) for name, text in sources)
     return [
         Statement(int(name[:4]), name.removesuffix(".sql"), sql)
         for name, sql in rendered
@@ -116,11 +115,12 @@ def emit(sources: Sequence[tuple[str, str]], engine: Engine, retention_days: int
     ]
 
 
-def apply(
+def apply(  # noqa: PLR0913 - the tables, and both retentions
     store: Store,
     sources: Sequence[tuple[str, str]],
     retention_days: int,
     attributes: Sequence[PromotedAttribute] = (),
+    event_retention_days: int = EVENT_RETENTION_DAYS,
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
@@ -129,13 +129,14 @@ def apply(
     Returns the names of the changes that were made.
     """
     engine = _engine_with_database(store)
-    statements = emit(sources, engine, retention_days)
+    statements = emit(sources, engine, retention_days, event_retention_days)
     # Before the first change: a table of another program must stay as it is.
     _refuse_unusable(store)
     if (
         # Without the lock first: nearly every start finds nothing to do and must not wait for others.
         not _pending(store, statements)
-        and _retention_of(store) == retention_days
+        and retention_of(store, TABLE) == retention_days
+        and retention_of(store, DEPLOYMENT_EVENTS) in {event_retention_days, None}
         and not (attributes and promoted.outdated(store, attributes, engine.version))
     ):
         return []
@@ -145,7 +146,8 @@ def apply(
         _unrecord(store, pending)
         changes = [_apply_one(store, engine, statement) for statement in pending]
         changes += _promote(store, attributes, engine)
-        return changes + _set_retention(store, retention_days)
+        changes += set_event_retention(store, event_retention_days)
+        return changes + set_retention(store, retention_days)
 
 
 def status(
@@ -153,10 +155,11 @@ def status(
     sources: Sequence[tuple[str, str]],
     retention_days: int,
     attributes: Sequence[PromotedAttribute] = (),
+    event_retention_days: int = EVENT_RETENTION_DAYS,
 ) -> Status:
     """Return the state of the tables without changing anything."""
     engine = Engine(store.version(), store.embedded)
-    statements = emit(sources, engine, retention_days)
+    statements = emit(sources, engine, retention_days, event_retention_days)
     names = [statement.name for statement in statements]
     pending = {statement.name for statement in _pending(store, statements)}
     if attributes and promoted.computes_columns(store):
@@ -167,12 +170,12 @@ def status(
         applied=tuple(name for name in names if name not in pending),
         missing=tuple(name for name in names if name in pending),
         unusable=_foreign_reason(store) or _outdated_reason(store),
-        retention_days=_retention_of(store),
+        retention_days=retention_of(store, TABLE),
         settings=tuple(_durability(store)),
     )
 
 
-def _render(text: str, facts: dict[str, bool], retention_days: int) -> str:
+def _render(text: str, facts: dict[str, bool], days: dict[str, str]) -> str:
     lines = []
     for line in text.splitlines():
         condition = _CONDITION.search(line)
@@ -180,7 +183,10 @@ def _render(text: str, facts: dict[str, bool], retention_days: int) -> str:
             lines.append(line)
         elif facts[condition[1]]:
             lines.append(line[: condition.start()])
-    return "\n".join(lines).replace("{retention_days}", str(retention_days)).strip()
+    rendered = "\n".join(lines)
+    for placeholder, number in days.items():
+        rendered = rendered.replace(placeholder, number)
+    return rendered.strip()
 
 
 def _engine_with_database(store: Store) -> Engine:
@@ -298,36 +304,6 @@ def _promote(store: Store, attributes: Sequence[PromotedAttribute], engine: Engi
     if columns:
         promoted.add(store, columns)
     return [PROMOTED] if columns else []
-
-
-def _retention_of(store: Store) -> int | None:
-    rows = store.rows(
-        "SELECT create_table_query FROM system.tables "
-        "WHERE database = currentDatabase() AND name = {table:String}",
-        {"table": TABLE},
-    )
-    if not rows:
-        return None
-    days = _TTL.search(str(rows[0][0]))
-    return int(days[1]) if days else 0
-
-
-def _set_retention(store: Store, retention_days: int) -> list[str]:
-    """Change the tables' TTL to the setting. Existing parts are not rewritten for it."""
-    if _retention_of(store) == retention_days:
-        return []
-    rollups = [(table, "Hour", " + INTERVAL 7 DAY") for table in ROLLUP_TABLES]
-    # The main table last: its TTL is the one that is compared, so an interrupted change is repeated.
-    for table, column, extra in (
-        *rollups,
-        (COMPANION, "End", " + INTERVAL 2 DAY"),
-        (TABLE, "Timestamp", ""),
-    ):
-        change = f"MODIFY TTL toDateTime({column}, 'UTC') + INTERVAL {retention_days:d} DAY{extra}"
-        if not retention_days:
-            change = "REMOVE TTL"
-        store.command(f"ALTER TABLE {table} {change} SETTINGS materialize_ttl_after_modify = 0")
-    return [f"retention of {retention_days} days"]
 
 
 def _durability(store: Store) -> Iterator[tuple[str, str]]:

@@ -186,6 +186,10 @@ class SqlStore(ABC):
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """Insert a segment file in one statement. Returns the number of rows that the engine read."""
 
+    @abstractmethod
+    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
+        """See `Store`."""
+
     @contextmanager
     def _client(self) -> Iterator[Client]:
         """Yield the calling thread's client. Every driver exception is raised as `StoreTrouble`."""

@@ -16,6 +16,7 @@ from receiver.model import Heading, SegmentId
 
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
+DEPLOYMENT_EVENTS = "otel_deployment_events"
 TRIAL = "trace_drain_trial_"
 """Prefix of the names of trial tables: empty copies of the table, for trial inserts."""
 
@@ -107,6 +108,12 @@ class Store(Protocol):
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """Insert a segment file in one statement. Returns the rows that the engine read, duplicates included.
+
+        After any `StoreTrouble` the outcome of the INSERT is unknown.
+        """
+
+    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
+        """Insert rows, one JSON object a line, into a table of the receiver in one statement.
 
         After any `StoreTrouble` the outcome of the INSERT is unknown.
         """

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from receiver.engine.sql import quoted_text
-from receiver.engine.store import TABLE
+from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE
 from receiver.rollup.tables import ATTRIBUTE_TABLES, ROLLUPS
 
 TABLES: Final = (
     TABLE,
+    DEPLOYMENT_EVENTS,
     *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)),
     *ATTRIBUTE_TABLES,
 )

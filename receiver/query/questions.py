@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from receiver.engine.store import Store
-from receiver.query import arrivals, attributes, latency, names, red, requests
+from receiver.query import arrivals, attributes, deployment_events, latency, names, red, requests
 from receiver.query.comparison import compare
 from receiver.query.comparison.deployments import DeploymentRow, deployments
 from receiver.query.comparison.shifts import SHIFTS_DEFAULT, SHIFTS_MAX, ShiftRow, shifts
@@ -183,6 +183,22 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         examples=(
             "trace-drain deployments --since 24h",
             "trace-drain deployments --filter 'status=error' # with numbers of failed spans only",
+        ),
+    ),
+    "deployment-events": Question(
+        summary="List the stored events of DEPLOYMENT: build log, changes of state, requests.",
+        row=deployment_events.DeploymentEventRow,
+        ask=deployment_events.deployment_events,
+        check=deployment_events.check,
+        noun="event",
+        parameters=deployment_events.PARAMETERS,
+        is_short=True,
+        limit_default=deployment_events.EVENTS_DEFAULT,
+        limit_max=deployment_events.EVENTS_MAX,
+        hint_if_empty="events are fetched when a page of the deployment is opened, or while it is live",
+        examples=(
+            "trace-drain deployment-events dpl_7 --since 24h",
+            "trace-drain deployment-events dpl_7 --kind error --format json | jq -r .text",
         ),
     ),
     "compare": Question(

@@ -32,7 +32,7 @@ from receiver.redelivery import decisions
 from receiver.redelivery.decisions import Decided, Ended, Entry, Ticked
 from receiver.redelivery.digests import DIGEST_BYTES, FrozenTable, GrowingTable, NotATable
 from receiver.redelivery.window_key import WindowKey
-from receiver.settings import Redelivery
+from receiver.settings import Redelivery, Settings
 
 GENERATIONS = 12
 """Generations per window. An entry expires at most a twelfth of the window late."""
@@ -372,3 +372,8 @@ class Window:
 
 def _split(digests: bytes) -> list[bytes]:
     return [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
+
+
+def drains_without_dedupe(settings: Settings) -> frozenset[str]:
+    """Return the drains without deduplication."""
+    return frozenset(drain.name for drain in settings.drain if not drain.dedupe)

@@ -45,9 +45,9 @@ from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import SegmentId
 from receiver.query import ledger as ledger_query
-from receiver.redelivery.window import Window
+from receiver.redelivery.window import Window, drains_without_dedupe
 from receiver.rollup.derivation import Closing
-from receiver.settings import Settings
+from receiver.store_process.deployment_events import follower_for
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import newer_segments_text, report
 from receiver.store_process.operator_routes import operator_application
@@ -103,7 +103,7 @@ class StoreWork:
         self._platform, self._progress = PlatformWork(settings), Progress()
         self._stop_signal = StopSignal(time.monotonic)
         self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
-        self._drains_without_dedupe = _drains_without_dedupe(settings)
+        self._drains_without_dedupe = drains_without_dedupe(settings)
         self._window: Window | None = None
         self._balances: LiveBalanceSource | None = None
         self._has_tables = False
@@ -134,6 +134,7 @@ class StoreWork:
             self._platform.records,
         )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
+        self._follower = follower_for(self._store, self._facts, lambda: self._has_tables)
 
     async def serve(self, listen_fd: int, clickhouse_fds: tuple[int, ...]) -> None:
         """Start the writer and serve the API on the inherited sockets. `clickhouse_fds`: none or one."""
@@ -165,6 +166,7 @@ class StoreWork:
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
         self._rollup.start()
+        self._follower.start()
         self._platform.start()
 
     def _spool_space(self) -> SpoolSpace:
@@ -177,7 +179,7 @@ class StoreWork:
         settings = message.settings
         self._api_token, self._access = settings.api_token, settings.api
         self._facts.loaded = Loaded(settings, message.origins, ())
-        self._drains_without_dedupe = _drains_without_dedupe(settings)
+        self._drains_without_dedupe = drains_without_dedupe(settings)
         # Without a window the writer has not read it yet, and opens it with the drains stored above.
         if self._window is not None:
             self._window.exempt_drains = self._drains_without_dedupe
@@ -226,6 +228,7 @@ class StoreWork:
     async def stop(self) -> None:
         """Close the API, insert sealed segments within the grace period and close the engine."""
         await self._ports.close()
+        await self._follower.close()
         # Before the pool is shut down, because a health check may still come and would submit to it.
         self._ledger_metrics.stop()
         # The rest of the grace period is reserved for closing the engine.
@@ -365,9 +368,8 @@ class StoreWork:
 
     def _keeps_up(self) -> bool:
         """Return whether the tables exist and no segment waits for the store."""
-        progress = self._progress
-        is_late = progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
-        return self._has_tables and not progress.trouble and not is_late
+        is_late = self._progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
+        return self._has_tables and not self._progress.trouble and not is_late
 
     def _check_tables(self) -> None:
         if not self._has_tables:
@@ -391,6 +393,7 @@ class StoreWork:
         return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
 
 
-def _drains_without_dedupe(settings: Settings) -> frozenset[str]:
-    """Return the drains without deduplication."""
-    return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
+def _newer_segments_text(count: int) -> str:
+    """Return the health text for segments of a newer version; empty if there are none."""
+    text = f"{count} segments were written by a newer version; run that version to store them"
+    return text if count else ""

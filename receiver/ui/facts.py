@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple, TypeVar
 from receiver.config.load import Loaded
 from receiver.dead_letters.directory import DeadLetter
 from receiver.dead_letters.listing import DeadLetterEntry
+from receiver.deployment_events.fetcher import FetchState, fetch_nothing
+from receiver.deployment_events.projects import Period
 from receiver.installations.platform_records import PlatformRecords
 from receiver.journal.quarantine import Body
 from receiver.query.ledger import Answer as LedgerAnswer
@@ -79,6 +81,8 @@ class ReceiverFacts:
     """Threads for the functions that block."""
     platform: PlatformRecords
     results: Results = field(default_factory=Results)
+    refresh_events: Callable[[str, Period, float], Awaitable[FetchState]] = fetch_nothing
+    """Fetches the events of a deployment, and waits for them for at most so many seconds."""
 
     @property
     def settings(self) -> Settings:

@@ -9,6 +9,7 @@ from receiver.ui import (
     compare,
     connect,
     dead_letter,
+    deployment,
     errors,
     overview,
     platform,
@@ -52,6 +53,7 @@ _ALL: Final = (
         dead_letter.build,
         is_live=True,
     ),
+    Page("deployment", "/deployment/{id}", "Deployment", "How did this deployment go?", deployment.build),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build, is_live=True),
     Page(
         "trace_comparison",
@@ -64,7 +66,7 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"trace", "trace_comparison"}
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison"}
 """Pages that show only what they read with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(

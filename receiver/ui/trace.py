@@ -15,6 +15,7 @@ from receiver.query.limits import decimal_number
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
+from receiver.ui.deployment_events import trace_events
 from receiver.ui.long_texts import cut, with_cut_texts
 from receiver.ui.page import Context
 from receiver.ui.svg import tag
@@ -56,6 +57,7 @@ async def build(view: View) -> Context:
         **context,
         "details": details(with_cut_texts(stored or chosen)),
         "hides_spans": await view.source.hides_spans(trace_id),
+        "events": await trace_events(view, trace_id, context["trace"]),
     }
 
 

@@ -20,6 +20,9 @@ from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of
 from receiver.ui.long_texts import with_cut_texts
 
+DEPLOYMENT_CHARS_MAX = 256
+"""Longest id of a deployment that is a link."""
+
 
 class View:
     """Parameters of a page, and the questions that it asks about its time range."""
@@ -98,6 +101,14 @@ class View:
         given = {name: value for name, value in parameters.items() if value}
         query = {**self.chosen, **given, **self.times, **given}
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
+
+    def deployment_link(self, deployment: str, **times: str) -> str:
+        """Return the URL of the page of a deployment; empty for an id that is too long for a URL."""
+        if not 0 < len(deployment) <= DEPLOYMENT_CHARS_MAX:
+            return ""
+        return (
+            f"/deployment/{quote(deployment, safe='')}?{urlencode({**self.times, **times}, quote_via=quote)}"
+        )
 
     def page_link(self, path: str) -> str:
         """Return the URL of a page for the same project, deployment and time range. An age stays an age."""

@@ -162,7 +162,7 @@ def test_export_and_traces_list_every_content_type() -> None:
     assert types_of("/api/v1/spans") == {JSON_LINES, ARROW}
 
 
-REQUIRED = {"service": "web", "key": "k", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
+REQUIRED = {"service": "web", "key": "k", "deployment": "dpl_1", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
 
 
 def beside(name: str) -> dict[str, str]:

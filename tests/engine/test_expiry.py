@@ -10,8 +10,9 @@ from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from tests.test_clock import HOUR_S, Machine
 
-STOPS = ["SYSTEM STOP TTL MERGES otel_traces", "SYSTEM STOP TTL MERGES otel_traces_trace_id_ts"]
-STARTS = ["SYSTEM START TTL MERGES otel_traces", "SYSTEM START TTL MERGES otel_traces_trace_id_ts"]
+TABLES = ("otel_traces", "otel_traces_trace_id_ts", "otel_deployment_events")
+STOPS = [f"SYSTEM STOP TTL MERGES {table}" for table in TABLES]
+STARTS = [f"SYSTEM START TTL MERGES {table}" for table in TABLES]
 
 
 class Engine:

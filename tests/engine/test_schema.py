@@ -27,16 +27,17 @@ NAMES = [
     "0008_otel_red_deployment_day",
     "0009_otel_attribute_keys",
     "0010_otel_attribute_values",
+    "0011_otel_deployment_events",
 ]
 LATER_SOURCES = [
-    ("0011_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    ("0012_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
     (
-        "0012_setting.sql",
+        "0013_setting.sql",
         "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
     ),
 ]
 """Statements as a later release may add them."""
-LATER_NAMES = ["0011_index", "0012_setting"]
+LATER_NAMES = ["0012_index", "0013_setting"]
 COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
@@ -164,7 +165,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     ]
 
     assert dict(status.settings)["fsync_after_insert"] == "1"
-    assert len(definitions) == 10
+    assert len(definitions) == 11
     for settings in (
         "fsync_after_insert = 1",
         "fsync_part_directory = 1",
@@ -205,6 +206,27 @@ def test_ttl_follows_the_setting_and_the_companion_expires_last(store: Store, da
     assert schema.status(store, schema_sources(), days).retention_days == days
     assert (f"toIntervalDay({days})) + toIntervalDay(2)" in companion) == bool(days)
     assert schema.apply(store, schema_sources(), days) == []
+
+
+@pytest.mark.parametrize("days", [7, 0, 90])
+def test_deployment_events_have_a_retention_of_their_own(store: Store, days: int) -> None:
+    schema.apply(store, schema_sources(), 20, (), 30)
+
+    applied = schema.apply(store, schema_sources(), 20, (), days)
+
+    definition = definition_of(store, "otel_deployment_events")
+    assert applied == [f"retention of {days} days for deployment events"]
+    assert (f"toIntervalDay({days})" in definition) == bool(days)
+    assert "toIntervalDay(20)" in definition_of(store)
+    assert schema.apply(store, schema_sources(), 20, (), days) == []
+
+
+def test_store_of_an_older_release_gets_the_table_of_deployment_events(store: Store) -> None:
+    older = [source for source in schema_sources() if "events" not in source[0]]
+    assert schema.apply(store, older, 30) == NAMES[:-1]
+
+    assert schema.status(store, schema_sources(), 30).missing == (NAMES[-1],)
+    assert schema.apply(store, schema_sources(), 30) == [NAMES[-1]]
 
 
 def test_table_of_a_collector_is_recognised_and_not_changed(store: Store) -> None:

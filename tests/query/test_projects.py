@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import COMPANION, Store
 from receiver.query.attributes import attributes
 from receiver.query.projects import TABLES, table_filters
@@ -22,7 +23,7 @@ from tests.support import two_projects
 from tests.support.access import VIEWER, Client, Headers, bearer, receiver_with, session
 from tests.support.attribute_rollups import ReadTables
 from tests.support.random_filters import NOW_S, Span
-from tests.support.rollups import derive_all
+from tests.support.rollups import MIDNIGHT_S, derive_all
 from tests.support.two_projects import HIDDEN, MARKER, MINE, ODD_PROJECT, OTHERS, ROOT, SHARED
 
 TIMES: Final = {"since": "72h"}
@@ -35,6 +36,15 @@ ACCESS = Access(user=(VIEWER, LIMITED, EMPTY, ODD))
 @pytest.fixture(scope="module")
 def spans() -> list[Span]:
     return two_projects.spans()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def deployment_events(store: Store) -> None:
+    """Store events of a deployment in both projects."""
+    for texts in ("mine", MARKER):
+        payload = {"id": texts, "text": f"{texts} failed", "requestId": texts, "info": {"name": texts}}
+        event = {"type": "stderr", "created": (MIDNIGHT_S + 7_200) * 1_000, "payload": payload}
+        store_events(store, f"prj_{texts}", "dpl_1", [event], NOW_S * 1_000)
 
 
 @pytest.fixture
@@ -103,6 +113,12 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     "/api/v1/latency": (Call(TIMES, has_texts=False),),
     "/api/v1/errors": (_SINCE,),
     "/api/v1/deployments": (_SINCE,),
+    "/api/v1/deployment-events": (
+        Call({**TIMES, "deployment": "dpl_1"}),
+        Call({**TIMES, "deployment": "dpl_1", "kind": "error"}),
+    ),
+    "/api/v1/deployments/{id}/events": (Call(TIMES, {"id": "dpl_1"}),),
+    "/deployment/{id}": (Call(TIMES, {"id": "dpl_1"}), Call({**TIMES, "kind": "request"}, {"id": "dpl_1"})),
     "/api/v1/compare": (Call({**TIMES, "a": "dpl_1", "b": "dpl_2"}),),
     "/api/v1/shifts": (Call({**TIMES, "filter": "deployment=dpl_2", "against": "deployment=dpl_1"}),),
     "/api/v1/export": (

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from receiver.cli import VERBS
+from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.query.questions import QUESTIONS
 from tests.support import engines
+from tests.support.deployment_events import NOW_MS, build_line
 from tests.support.random_filters import NOW_S, as_row, random_span
 
 CALLS = [
@@ -30,6 +32,7 @@ CALLS = [
     ("latency", {}),
     ("errors", {}),
     ("deployments", {}),
+    ("deployment-events", {"deployment": "dpl_1", "kind": "build"}),
     ("compare", {"a": "", "b": "dpl_1"}),
     ("shifts", {"filter": "has-error"}),
     ("tail", {"after": "0"}),
@@ -46,6 +49,7 @@ def store(engine_dir: Path) -> Iterator[Store]:
     rows = [as_row(span) for span in spans]
     with engines.embedded(engine_dir) as store:
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(rows))
+        store_events(store, "prj_1", "dpl_1", [build_line(1)], NOW_MS)
         yield store
 
 

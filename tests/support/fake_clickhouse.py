@@ -366,6 +366,8 @@ class MemoryStore:
         """See `Store`."""
         raise AssertionError(statement, parameters)
 
+    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None: ...
+
     def read_only(self, settings: Mapping[str, str]) -> AbstractContextManager[ReadOnlyConnection]:
         raise AssertionError(settings)
 

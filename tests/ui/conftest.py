@@ -25,6 +25,7 @@ from receiver.api.routes import Api
 from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
 from receiver.dead_letters.replay import Replayer
+from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import Store
 from receiver.installations.installations import Installations
 from receiver.installations.projects import Projects
@@ -99,6 +100,8 @@ URLS = (
     f"/trace/{HOSTILE_TRACE}/with/{1:032x}",
     "/search?q=status%3Derror&facet=http.route&selection=service%3Dweb",
     "/compare?a=dpl_1&b=dpl_2",
+    "/deployment/dpl_2",
+    "/deployment/dpl_2?kind=build",
     f"/trace/{HUGE_TRACE}",
 )
 """Every page, and pages whose parameters make them show more."""
@@ -177,6 +180,42 @@ def _segment(*resources: Row) -> bytes:
     return committed.record + transcode.footer(committed.record)
 
 
+def _events() -> Iterator[Row]:
+    """Yield the build of `dpl_2`, in which a step fails, and requests."""
+    begin_ms = (NOON_S + 1_700) * 1_000
+    texts = ("Cloning shop", "Running build", "Compiled", "error: cart.ts has no types", "Build finished")
+    for place, text in enumerate(texts):
+        info = {"type": "build", "name": "bld_1", "step": text.partition(" ")[0]}
+        payload = {"id": f"line_{place}", "serial": str(place), "text": text, "info": info}
+        yield {
+            "type": "stderr" if "error" in text else "stdout",
+            "created": begin_ms + place * 5_000,
+            "payload": payload,
+        }
+    for place, state in enumerate(("QUEUED", "BUILDING", "READY")):
+        payload = {"id": f"state_{place}", "info": {"readyState": state}}
+        yield {"type": "deployment-state", "created": begin_ms + place * 15_000, "payload": payload}
+    for place, status in enumerate((200, 503)):
+        proxy = {"method": "GET", "host": "shop.example", "path": "/cart", "statusCode": status}
+        payload = {"id": f"request_{place}", "requestId": f"req_{place}", "proxy": proxy}
+        yield {"type": "request", "created": begin_ms + 200_000 + place, "payload": payload}
+
+
+def _hostile_events() -> Iterator[Row]:
+    """Yield an event for each hostile text and for a long one. All of its texts are that text."""
+    for place, text in enumerate((*HOSTILE, HUGE)):
+        info = dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), text)
+        proxy = dict.fromkeys(("method", "host", "path", "platformId", "clientIp"), text)
+        payload = {
+            "text": text,
+            "requestId": text if place % 2 else "",
+            "info": info,
+            "proxy": proxy,
+            text: text,
+        }
+        yield {"type": "stderr" if place % 3 else text, "created": NOON_S * 1_000 + place, "payload": payload}
+
+
 @pytest.fixture(scope="module")
 def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Yield the embedded store with the shop's spans, and spans whose texts are all hostile."""
@@ -191,6 +230,9 @@ def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         lines = b"\n".join(orjson.dumps(row) for row in _shop())
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + lines.decode())
         store.insert(segment, token="hostile", query_id="hostile")
+        store_events(store, "prj_1", "dpl_2", _events(), NOON_S * 1_000)
+        # The deployment whose page `URLS` has.
+        store_events(store, HOSTILE[0], HOSTILE_TRACE, _hostile_events(), NOON_S * 1_000)
         yield store
 
 

@@ -107,6 +107,7 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0008_otel_red_deployment_day.sql"
     "0009_otel_attribute_keys.sql"
     "0010_otel_attribute_values.sql"
+    "0011_otel_deployment_events.sql"
 };
 
 #[cfg(test)]

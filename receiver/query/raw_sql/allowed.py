@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from receiver.engine.store import COMPANION, TABLE
+from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE
 
 
 def _names(text: str) -> frozenset[str]:
@@ -24,7 +24,7 @@ TABLES: Final = frozenset(
     {
         *(TABLE, COMPANION, "trace_drain_migrations", "otel_rollup_slots"),
         *("otel_red", "otel_red_day", "otel_red_deployment", "otel_red_deployment_day"),
-        *("otel_attribute_keys", "otel_attribute_values"),
+        *("otel_attribute_keys", "otel_attribute_values", DEPLOYMENT_EVENTS),
     }
 )
 """Tables that a statement may read."""

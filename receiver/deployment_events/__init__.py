@@ -1,0 +1,1 @@
+"""Deployment events: fetched from the platform's API, and stored once."""
