@@ -376,11 +376,9 @@ class MemoryStore:
         raise AssertionError(statement, parameters)
 
     def arrow(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
-        """See `Store`."""
         raise AssertionError(statement, parameters)
 
     def parquet(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
-        """See `Store`."""
         raise AssertionError(statement, parameters)
 
     def close(self) -> None:
