@@ -6,7 +6,7 @@ PlatformError
 │   ├── AddressMissing           └── InvalidCall
 ├── Rejected                 the same call fails again until an operator changes something
 │   ├── InvalidRequest (400)     ├── NotAuthorized (401)
-│   │   └── CodeRejected         ├── Forbidden (403)
+│   ├── CodeRejected             ├── Forbidden (403)
 │   ├── NotFound (404)           │   └── ConfigurationDisabled
 │   └── Redirected (3xx)
 ├── TryLater                 the same call may succeed later
@@ -67,7 +67,7 @@ class InvalidRequest(Rejected):
     """400: a value in the request is not valid."""
 
 
-class CodeRejected(InvalidRequest):
+class CodeRejected(Rejected):
     """The code of an installation was used before, has expired, or is not valid."""
 
 

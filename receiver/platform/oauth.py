@@ -11,7 +11,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from receiver.platform.errors import AnswerCut, CodeRejected, InvalidRequest, TryLater, WrongShape
+from receiver.platform.errors import (
+    AnswerCut,
+    CodeRejected,
+    ConfigurationDisabled,
+    Rejected,
+    TryLater,
+    WrongShape,
+)
 from receiver.platform.http_calls import FORM, HttpCaller, Request
 from receiver.platform.json_text import converted, parse_object
 from receiver.platform.remotes import PLATFORM
@@ -53,10 +60,15 @@ async def exchange(  # noqa: PLR0913 - the parameters of the specification
     try:
         async with HttpCaller(PLATFORM, base_url, timeout_s=timeout_s) as caller:
             body = await caller.call(request, (client_secret, code))
-    except InvalidRequest as refusal:
+    except ConfigurationDisabled:
+        raise
+    except Rejected as refusal:
+        outcome = f"HTTP {refusal.status} {refusal.code}".rstrip()
+        # Whatever the status, because errors of the exchange are not specified.
         raise CodeRejected(
-            f"{refusal}: a code is valid for 30 minutes and for one exchange, with the redirect address of "
-            "the installation; start the installation again",
+            f"{PLATFORM.name} refused the exchange of the code ({outcome}): a code "
+            "is valid for 30 minutes and for one exchange, with the client id, the client secret and the "
+            "redirect address of the integration; check them, and start the installation again",
             status=refusal.status,
             code=refusal.code,
         ) from None

@@ -109,8 +109,8 @@ class ArrayReader:
         copied = at = self._end_of_plain(piece, 0)
         self._element += piece[:copied]
         while at < len(piece):
-            if self._follow(piece[at : at + 1]):
-                self._element += piece[copied:at]
+            if (end := self._follow(piece[at : at + 1], at)) is not None:
+                self._element += piece[copied:end]
                 copied = at + 1
                 elements += self._taken()
             at = self._end_of_plain(piece, at + 1)
@@ -134,25 +134,29 @@ class ArrayReader:
         found = plain.match(piece, at)
         return found.end() if found else at
 
-    def _follow(self, sign: bytes) -> bool:
-        """Follow a character that matters. Return whether it is before or after an element of the array."""
+    def _follow(self, sign: bytes, at: int) -> int | None:
+        """Follow a character that matters. Return the end of an element that it completes, if any."""
         if self._is_complete:
             raise NotJson("the answer has text after the end of its array")
         if self._is_in_text:
             # The only backslash that is no part of `_IN_TEXT` is the last character of a piece.
             self._is_in_text = self._skips_first = sign == b"\\"
-            return False
+            return None
         self._is_in_text = sign == b'"'
         if sign in b"[{":
             self._depth += 1
-            return self._depth == 1
+            return at if self._depth == 1 else None
         if sign in b"]}":
-            self._depth -= 1
-            self._is_complete = self._depth == 0
-            if self._is_complete and sign != b"]":
-                raise NotJson("the answer has an array that does not end with a bracket")
-            return self._is_complete
-        return sign == b","
+            return self._closed(sign, at)
+        return at if sign == b"," else None
+
+    def _closed(self, sign: bytes, at: int) -> int | None:
+        """Follow a closing bracket. An object is complete with it, before the comma that may come late."""
+        self._depth -= 1
+        self._is_complete = self._depth == 0
+        if self._is_complete and sign != b"]":
+            raise NotJson("the answer has an array that does not end with a bracket")
+        return at + (self._depth == 1) if self._depth <= 1 else None
 
     def _taken(self) -> list[bytes]:
         element = bytes(self._element).strip(_WHITE_SPACE)

@@ -59,7 +59,8 @@ async def test_p25_followed_stream_may_have_any_form(form: str, piece_bytes: int
 
 
 async def test_event_is_returned_before_the_stream_ends() -> None:
-    for begin in (b"[" + json.dumps(raw_event(1)).encode() + b",", lines(raw_event(1))[0]):
+    first = lines(raw_event(1))[0]
+    for begin in (first, b"data: " + first, b"[" + first):
         async with (
             platform_server(Answer(pieces=[begin], hangs=True)) as server,
             PlatformClient(server.url, "token", team="t") as client,
