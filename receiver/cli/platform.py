@@ -1,4 +1,4 @@
-"""`trace-drain platform …`: calls of the hosting platform and of its gateway, and the emulator of both."""
+"""`trace-drain platform …`: calls of the hosting platform and its gateway, and an emulator of both."""
 
 from __future__ import annotations
 

@@ -89,15 +89,17 @@ class Installations:
                 self._tokens.destroy(installation_id)
             return is_changed
 
-    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None) -> bool:
-        """Set the granted scopes. Returns whether the record changed. Raises `OSError`.
+    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, at_s: float) -> bool:
+        """Set the granted scopes, unless newer ones are known. Returns whether the record changed.
 
-        `None`: the platform has not listed them.
+        `None`: the platform has not listed them. Raises `OSError`.
         """
         granted = None if scopes is None else listed_scopes(scopes)
         with self._lock:
             known = self.find(installation_id)
-            return known is not None and self._write(msgspec.structs.replace(known, scopes=granted))
+            if known is None or at_s <= known.scopes_at_s:
+                return False
+            return self._write(msgspec.structs.replace(known, scopes=granted, scopes_at_s=at_s))
 
     def token(self, installation_id: str) -> str:
         """Return the token; empty if there is none.

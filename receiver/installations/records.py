@@ -50,6 +50,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str = ""
     scopes: tuple[str, ...] | None = None
     """Scopes that the platform has granted; `None`: it has not listed them."""
+    scopes_at_s: float = 0.0
+    """Time of the confirmation that set them; 0: none was reported."""
     installed_at_s: float | None = None
     """`None` for an installation whose removal was reported before it was known."""
     changes: tuple[StateChange, ...] = ()

@@ -42,7 +42,7 @@ class Installations(Protocol):
     def set_state(self, installation_id: str, state: Literal["removed"], at_s: float) -> bool:
         """End an installation and destroy its token."""
 
-    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None) -> bool:
+    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, at_s: float) -> bool:
         """Set the granted scopes; `None`: the platform did not list them."""
 
 
@@ -89,14 +89,14 @@ def _installation_removed(records: Records, payload: Mapping[str, object], at_s:
     return records.installations.set_state(installation_id, "removed", at_s) if installation_id else None
 
 
-def _scopes_confirmed(records: Records, payload: Mapping[str, object], _at_s: float) -> bool | None:
+def _scopes_confirmed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
     installation_id = _installation_id(payload)
     if not installation_id:
         return None
     listed = next((value for path in _SCOPES if isinstance(value := _at(payload, path), list)), None)
     # Without a list, the scopes are unknown: calls are tried again, and the platform's answers decide.
     scopes = None if listed is None else [scope for scope in listed if isinstance(scope, str)]
-    return records.installations.set_scopes(installation_id, scopes)
+    return records.installations.set_scopes(installation_id, scopes, at_s)
 
 
 _Change = Callable[[Records, Mapping[str, object], float], bool | None]

@@ -72,7 +72,9 @@ class Inbox:
 
         Raises `InboxFull` or `OSError`; then it must not be acknowledged.
         """
-        make_directories(self._applied, self._files)
+        # Each by itself, so that both are private.
+        for directory in (self._directory, self._applied):
+            make_directories(directory, self._files)
         path = self._path_of(webhook)
         for known in (path, self._note_path_of(webhook)):
             if self._files.size_bytes(known) is not None:

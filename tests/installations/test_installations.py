@@ -163,9 +163,9 @@ def test_p34_scopes_are_replaced(tmp_path: Path) -> None:
     stored = Installations(tmp_path)
     stored.add(installation(), TOKEN)
 
-    assert stored.set_scopes("icfg_a1", ["project", "deployment", "project"])
-    assert not stored.set_scopes("icfg_a1", ["deployment", "project"])
-    assert not stored.set_scopes("icfg_b2", ["deployment"])
+    assert stored.set_scopes("icfg_a1", ["project", "deployment", "project"], 2.0)
+    assert not stored.set_scopes("icfg_a1", ["team"], 1.0)
+    assert not stored.set_scopes("icfg_b2", ["deployment"], 3.0)
 
     assert Installations(tmp_path).all()[0].scopes == ("deployment", "project")
 

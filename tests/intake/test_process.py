@@ -12,15 +12,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from receiver.channel import ChildChannel, Ready, Reload, Report, Start, Stop, Stopped
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal
-from receiver.settings import Drain, Limits, Settings
+from receiver.settings import Drain, Limits, Platform, Settings, Webhook
 from receiver.settings import Journal as JournalSettings
+from receiver.webhooks.inbox import Inbox
 from tests.support.intake import Connection, request, until
+from tests.support.webhooks import PATH as WEBHOOKS
+from tests.support.webhooks import document, signature
 
 WAIT_S = 60.0
 """Timeout of operations that normally take less than a second; generous for a busy machine."""
@@ -49,9 +53,9 @@ class Child:
             reports.append(message)
         return reports
 
-    async def post(self, body: bytes, **headers: str) -> int:
+    async def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> int:
         connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
-        connection.writer.write(request(body, "/v1/traces", "POST", **headers))
+        connection.writer.write(request(body, path, "POST", **headers))
         answer = await connection.answer()
         await connection.close()
         return answer.status
@@ -195,6 +199,27 @@ async def test_reload_applies_new_tokens_and_invalid_settings_are_ignored(
         without = await child.post(one_span())
 
     assert (before, after, without) == (401, 200, 401)
+
+
+async def test_reload_turns_webhooks_on_and_rotates_their_secret(tmp_path: Path, sock: socket.socket) -> None:
+    body = document("wh_1")
+
+    async def post(child: Child, secret: str) -> int:
+        headers = {"content_type": "application/json", "x_platform_signature": signature(body, secret)}
+        return await child.post(body, WEBHOOKS, **headers)
+
+    async with spawned(tmp_path, sock) as child:
+        statuses = [await post(child, "old")]
+        for secret in ("old", "new"):
+            webhook = Platform(webhook=Webhook(path=WEBHOOKS, secrets=(secret,)))
+            await child.channel.send(Reload(msgspec.structs.replace(settings(tmp_path), platform=webhook)))
+            while (status := await post(child, secret)) != 200:
+                statuses.append(status)
+        statuses.append(await post(child, "old"))
+
+    assert (statuses[0], statuses[-1]) == (404, 403)
+    assert set(statuses) == {404, 403}
+    assert [each.id for each in Inbox(tmp_path).waiting()] == ["wh_1"]
 
 
 async def test_intake_reports_metrics_and_health(tmp_path: Path, sock: socket.socket) -> None:

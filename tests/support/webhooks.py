@@ -81,7 +81,7 @@ class RecordsDouble:
         self.states.append((installation_id, state, at_s))
         return True
 
-    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None) -> bool:
+    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, _at_s: float) -> bool:
         self.scopes.append((installation_id, None if scopes is None else list(scopes)))
         return True
 

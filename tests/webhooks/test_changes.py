@@ -126,6 +126,25 @@ EVENTS = (
 )
 
 
+def test_p51_confirmations_in_any_order_leave_the_newest_scopes() -> None:
+    def confirmed(number: int, scope: str) -> Webhook:
+        payload = {"configuration": {"id": "icfg_a", "scopes": [scope]}}
+        return webhook(CONFIRMED, payload, f"wh_{number}", NOW_MS + number)
+
+    for order in permutations((confirmed(1, "team"), confirmed(2, "user"), confirmed(3, "project"))):
+        disk = MemoryDisk()
+        disk.make_directory(Path("/data"))
+        records = RealRecords(disk)
+        records.installations.add(installation("icfg_a"), TOKEN)
+
+        for each in order:
+            apply(each, records)
+
+        found = records.installations.find("icfg_a")
+        assert found is not None
+        assert found.scopes == ("project",)
+
+
 def test_p51_webhooks_in_any_order_and_twice_give_the_same_records() -> None:
     results = set()
     for order in permutations(EVENTS):

@@ -178,7 +178,7 @@ async def test_p51_late_webhooks_out_of_order_leave_the_newest_state(tmp_path: P
 
 
 @on_uvloop
-async def test_p40_p41_p42_disabled_installation_receives_and_is_restored(tmp_path: Path) -> None:
+async def test_p41_disabled_installation_receives_spans_and_webhooks_and_is_restored(tmp_path: Path) -> None:
     async with connected(tmp_path) as receiver:
         assert (await receiver.probed()).state == "active"
         await receiver.control(f"/installations/{receiver.id}/disable")

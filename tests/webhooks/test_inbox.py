@@ -266,3 +266,15 @@ def test_unreadable_note_still_recognises_its_webhook_and_is_forgotten_first() -
     assert not keep(inbox, "a")
     assert inbox.notes() == []
     assert inbox.forget(1) == 1
+
+
+def test_files_of_webhooks_are_private(tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path)
+    inbox.keep(parse(document("a"), NOW_MS), Limits())
+    Applier(inbox, RecordsDouble(), lambda: NOW_MS / 1_000).apply_waiting()
+    inbox.keep(parse(document("b"), NOW_MS), Limits())
+
+    found = sorted((tmp_path / "webhooks").rglob("*"))
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "webhooks", *found)}
+    assert len(found) == 3
+    assert modes == {0o600, 0o700}
