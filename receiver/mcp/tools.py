@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from receiver.api.source import Answer, Row
@@ -56,10 +56,14 @@ async def _get_trace(context: Context, arguments: Arguments) -> Found:
     return await trace_found(context, trace_id, trace, int(arguments["tokens"]))
 
 
-async def trace_found(context: Context, trace_id: str, trace: Trace, tokens: int) -> Found:
-    """Return the summary of a trace within a budget of tokens."""
+async def trace_found(
+    context: Context, trace_id: str, trace: Trace, tokens: int, clean: Callable[[str], str] = str
+) -> Found:
+    """Return the summary of a trace within a budget of tokens. `clean`: see `trace_summary.head`."""
     # Seconds for the largest traces: other requests go on meanwhile.
-    head, rows = await asyncio.to_thread(lambda: (trace_summary.head(trace), trace_summary.rows(trace)))
+    head, rows = await asyncio.to_thread(
+        lambda: (trace_summary.head(trace, clean), trace_summary.rows(trace))
+    )
     characters_max = tokens * CHARACTERS_PER_TOKEN
     # Half of the budget for all details together.
     for_details = characters_max // (2 * DETAILED_ERRORS_MAX)
