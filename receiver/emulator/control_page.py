@@ -18,7 +18,7 @@ STYLE = """\
 body { margin: 0; }
 main { max-width: 75rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
+table { border-collapse: collapse; width: 100%; overflow-wrap: normal; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 1rem 0.25rem 0; border-top: 1px solid; }
 form { display: flex; flex-wrap: wrap; gap: 0.5rem; align-items: end; margin: 0.25rem 0; }
 label { display: flex; flex-direction: column; font-size: 0.875rem; max-width: 100%; }
