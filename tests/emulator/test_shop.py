@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -60,6 +61,8 @@ class Recorder:
 
     async def sleep(self, seconds: float) -> None:
         self.clock_s += seconds
+        # Other tasks run in the meantime, as with a real clock.
+        await asyncio.sleep(0)
 
     def spans(self) -> list[tuple[Source, bytes, int, Span]]:
         """Return source, trace id, base time and span of all spans."""
