@@ -43,6 +43,8 @@ CHANGES = {
     ("POST", "/api/v1/rollup/rebuild"),
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
+    ("POST", "/api/v1/platform/projects/{id}/keep"),
+    ("POST", "/platform/projects/{id}/keep"),
 }
 FOR_OPERATORS = CHANGES | {
     (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql")
