@@ -162,7 +162,7 @@ bench-ui: setup $(VENV)/.dev ## time until a waterfall is drawn, frames while it
 	PYTHONPATH=. $(BIN)/python -m benchmarks.ui $(ARGS)
 
 .PHONY: gallery
-gallery: setup $(VENV)/.dev ## write the screenshots of docs/gallery.md; needs chromium
+gallery: setup $(VENV)/.dev ## write the screenshots of docs/gallery.md and docs/tour.md; needs chromium
 	PYTHONPATH=. $(BIN)/python -m benchmarks.ui.gallery $(ARGS)
 
 .PHONY: bench-long

@@ -1,10 +1,9 @@
-"""Command line of `make gallery`: screenshots of the pages over a web shop's spans, for docs/gallery.md."""
+"""Command line of `make gallery`: screenshots of the pages over a web shop's spans, and of a tour."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,19 +15,19 @@ from playwright.sync_api import Page as BrowserPage
 from benchmarks.store.workspace import log
 from benchmarks.ui.browse import chromium, new_page
 from benchmarks.ui.receiver import running_receiver
+from benchmarks.ui.screenshot import THEMES, themed_images, write_screenshot
 from benchmarks.ui.shop import PARAMETERS, shop
+from benchmarks.ui.tour import take_tour
 from receiver.ui.page import Page
 from receiver.ui.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
 SHOP_TRACES = 3_000
-THEMES = ("light", "dark")
-WEBP_QUALITY = 80
 FAILED, NEWEST = "deployment=dpl_8f2 service=cart status=error trace:spans>7", "service=payments"
 """Filters of the traces that are shown."""
 KEYS: Mapping[str, str] = {"trace": "e"}
-LEFT_OUT = {"connect", "tail", "dead-letter"}
-"""Pages that show more while spans arrive, and the page of what the shop does not have."""
+LEFT_OUT = {"connect", "tail", "dead-letter", "platform", "deployment", "explanation"}
+"""Pages that show more while spans arrive, of what the shop does not have, and that the tour shows."""
 HEAD = """\
 # Gallery
 
@@ -64,16 +63,14 @@ def gallery(found: Iterable[Shot]) -> str:
     lines = [HEAD]
     for shot in found:
         lines.append(f"\n## {shot.page.title}: {shot.page.question}\n")
-        lines += [
-            f"![{shot.page.title}, {theme}](gallery/{shot.file(theme)}#only-{theme})" for theme in THEMES
-        ]
+        lines += themed_images(shot.page.title, "gallery", shot.file)
     return "\n".join(lines) + "\n"
 
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs", show_default=True)
 def main(out: Path) -> None:
-    """Write the gallery, with a screenshot of each page in each theme."""
+    """Write the gallery and the tour, with a screenshot of each page in each theme."""
     directory = out / "gallery"
     directory.mkdir(parents=True, exist_ok=True)
     with (
@@ -91,8 +88,9 @@ def main(out: Path) -> None:
             with new_page(browser, color_scheme=theme) as page:
                 for shot in found:
                     _take(page, receiver.pages + shot.url, shot.keys, directory / shot.file(theme))
-    (out / "gallery.md").write_text(gallery(found))
-    log(f"screenshots written to {directory}")
+        (out / "gallery.md").write_text(gallery(found))
+        take_tour(browser, Path(data) / "demo", out)
+    log(f"screenshots written to {directory} and {out / 'tour'}")
 
 
 def _take(page: BrowserPage, url: str, keys: str, path: Path) -> None:
@@ -101,12 +99,7 @@ def _take(page: BrowserPage, url: str, keys: str, path: Path) -> None:
     for key in keys:
         page.wait_for_selector("[role=treegrid] [role=row]")
         page.keyboard.press(key)
-    page.wait_for_load_state("networkidle")
-    # Half the size of a PNG; only the protocol of the browser writes WebP.
-    taken = page.context.new_cdp_session(page).send(
-        "Page.captureScreenshot", {"format": "webp", "quality": WEBP_QUALITY}
-    )
-    path.write_bytes(b64decode(taken["data"]))
+    write_screenshot(page, path)
 
 
 if __name__ == "__main__":

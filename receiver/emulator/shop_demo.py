@@ -131,12 +131,12 @@ def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[s
     """Yield the lines of the tour."""
     compare = urlencode({"a": RELEASE_A.deployment, "b": RELEASE_B.deployment, "project": WEB_PROJECT})
     stops = [
-        ("Install", "choose Install to connect the receiver with the platform", "/platform"),
-        ("Drain", "every check is done, from the first request to the stored span", "/connect"),
+        ("Install", "Choose Install to connect the receiver with the platform", "/platform"),
+        ("Drain", "Every check is done, from the first request to the stored span", "/connect"),
         ("Compare", verdict, f"/compare?{compare}"),
-        ("Trace", "a failed checkout: the red spans are where it failed", f"/trace/{trace_id}"),
-        ("Build log", "its warning says what changed", f"/deployment/{RELEASE_B.deployment}?kind=build"),
-        ("Explanation", "choose Send and explain", f"/trace/{trace_id}/explain"),
+        ("Trace", "A failed checkout: the red spans are where it failed", f"/trace/{trace_id}"),
+        ("Build log", "Its warning says what changed", f"/deployment/{RELEASE_B.deployment}?kind=build"),
+        ("Explanation", "Choose Send and explain", f"/trace/{trace_id}/explain"),
     ]
     yield f"\nThe demo runs in {directory}. Ctrl-C ends it.\n"
     for number, (name, text, path) in enumerate(stops, 1):

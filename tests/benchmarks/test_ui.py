@@ -85,7 +85,8 @@ def test_gallery_shows_every_page_but_those_of_arriving_spans() -> None:
     assert not any("{" in url for url in found.values())
 
 
-def test_gallery_names_every_screenshot() -> None:
-    named = re.findall(r"\(gallery/([\w-]+\.webp)#only-(?:light|dark)\)", (DOCS / "gallery.md").read_text())
+@pytest.mark.parametrize("name", ["gallery", "tour"])
+def test_page_names_every_screenshot(name: str) -> None:
+    named = re.findall(rf"\({name}/([\w-]+\.webp)#only-(?:light|dark)\)", (DOCS / f"{name}.md").read_text())
 
-    assert sorted(named) == sorted(path.name for path in (DOCS / "gallery").iterdir())
+    assert sorted(named) == sorted(path.name for path in (DOCS / name).iterdir())

@@ -50,11 +50,11 @@ Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
 
-NOON_S = int(time.time()) // 86_400 * 86_400 - 43_200
-"""Noon of yesterday."""
+FIRST_SPAN_S = int(time.time()) // 3_600 * 3_600 - 8 * 3_600
+"""A full hour within the last day, at any time of the day: the pickers count the spans of 24 hours."""
 TIMES = {
-    "since": f"{datetime.fromtimestamp(NOON_S, UTC):%FT%T.000Z}",
-    "until": f"{datetime.fromtimestamp(NOON_S + 3_600, UTC):%FT%T.000Z}",
+    "since": f"{datetime.fromtimestamp(FIRST_SPAN_S, UTC):%FT%T.000Z}",
+    "until": f"{datetime.fromtimestamp(FIRST_SPAN_S + 3_600, UTC):%FT%T.000Z}",
 }
 """The hour of all spans, as parameters of a page, in the form of the links on pages."""
 SENT = (
@@ -108,7 +108,7 @@ URLS = (
 
 
 def _span(number: int, name: str, service: str, **more: object) -> Row:
-    start_s = NOON_S + number % 3_600
+    start_s = FIRST_SPAN_S + number % 3_600
     return {
         "Timestamp": f"{datetime.fromtimestamp(start_s, UTC):%Y-%m-%d %H:%M:%S}.000000000",
         "TraceId": f"{number + 1:032x}",
@@ -146,7 +146,7 @@ def _attributes(**texts: str) -> list[Row]:
 
 def _hostile_resource(text: str, trace_id: str, number: int, parent: int) -> Row:
     """Return a resource with a span. All of its texts are `text`."""
-    key, start_ns = text[:KEY_CHARS], (NOON_S + 3_000) * 10**9
+    key, start_ns = text[:KEY_CHARS], (FIRST_SPAN_S + 3_000) * 10**9
     resource = _attributes(
         **{"service.name": text, "platform.projectId": text, "platform.deploymentId": text, key: text}
     )
@@ -182,7 +182,7 @@ def _segment(*resources: Row) -> bytes:
 
 def _events() -> Iterator[Row]:
     """Yield the build of `dpl_2`, in which a step fails, and requests."""
-    begin_ms = (NOON_S + 1_700) * 1_000
+    begin_ms = (FIRST_SPAN_S + 1_700) * 1_000
     texts = ("Cloning shop", "Running build", "Compiled", "error: cart.ts has no types", "Build finished")
     for place, text in enumerate(texts):
         info = {"type": "build", "name": "bld_1", "step": text.partition(" ")[0]}
@@ -213,7 +213,11 @@ def _hostile_events() -> Iterator[Row]:
             "proxy": proxy,
             text: text,
         }
-        yield {"type": "stderr" if place % 3 else text, "created": NOON_S * 1_000 + place, "payload": payload}
+        yield {
+            "type": "stderr" if place % 3 else text,
+            "created": FIRST_SPAN_S * 1_000 + place,
+            "payload": payload,
+        }
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +234,9 @@ def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         lines = b"\n".join(orjson.dumps(row) for row in _shop())
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + lines.decode())
         store.insert(segment, token="hostile", query_id="hostile")
-        store_events(store, "prj_1", "dpl_2", _events(), NOON_S * 1_000)
+        store_events(store, "prj_1", "dpl_2", _events(), FIRST_SPAN_S * 1_000)
         # The deployment whose page `URLS` has.
-        store_events(store, HOSTILE[0], HOSTILE_TRACE, _hostile_events(), NOON_S * 1_000)
+        store_events(store, HOSTILE[0], HOSTILE_TRACE, _hostile_events(), FIRST_SPAN_S * 1_000)
         yield store
 
 

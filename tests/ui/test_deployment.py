@@ -17,7 +17,7 @@ from receiver.ui import site as site_module
 from receiver.ui.deployment_events import CONTEXT_LINES, around_errors
 from receiver.ui.facts import ReceiverFacts
 from tests.support import engines
-from tests.ui.conftest import HOSTILE, NOON_S, TIMES, Client
+from tests.ui.conftest import FIRST_SPAN_S, HOSTILE, TIMES, Client
 from tests.ui.test_pages import Document, page_of
 
 FAILED, FINE, OLD = (f"{number:032x}" for number in (1, 2, 3))
@@ -26,7 +26,7 @@ FAILED, FINE, OLD = (f"{number:032x}" for number in (1, 2, 3))
 
 def span(trace_id: str, deployment: str, status: str = "Unset", **attributes: str) -> dict[str, Any]:
     return {
-        "Timestamp": f"{NOON_S + (600 if deployment == 'dpl_2' else 60)}.000000000",
+        "Timestamp": f"{FIRST_SPAN_S + (600 if deployment == 'dpl_2' else 60)}.000000000",
         "TraceId": trace_id,
         "SpanId": "a" * 16,
         "ServiceName": "web",
@@ -41,7 +41,7 @@ def span(trace_id: str, deployment: str, status: str = "Unset", **attributes: st
 
 
 def event(at_s: float, kind: str, **payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    return {"type": kind, "created": int((NOON_S + at_s) * 1_000), "payload": payload}
+    return {"type": kind, "created": int((FIRST_SPAN_S + at_s) * 1_000), "payload": payload}
 
 
 EVENTS = [
@@ -75,7 +75,7 @@ def shop_store(engine_dir: Path) -> Iterator[Store]:
     ]
     with engines.embedded(engine_dir) as store:
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, spans)))
-        store_events(store, "prj_1", "dpl_2", EVENTS, NOON_S * 1_000)
+        store_events(store, "prj_1", "dpl_2", EVENTS, FIRST_SPAN_S * 1_000)
         yield store
 
 
@@ -196,7 +196,7 @@ async def test_failing_or_slow_platform_is_described_beside_what_is_stored(
     assert "script" not in {tag for tag, attributes in page.elements if not attributes}
     [(deployment, within)] = asked
     assert deployment == "dpl_2"
-    assert within.begin_s <= NOON_S + 600 < within.end_s
+    assert within.begin_s <= FIRST_SPAN_S + 600 < within.end_s
 
 
 def test_lines_around_errors_are_shown_once_and_in_order() -> None:

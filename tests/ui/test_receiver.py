@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from threading import current_thread
 
@@ -229,9 +228,9 @@ async def test_settings_are_shown_with_origins_and_without_secrets(
 ) -> None:
     settings = Settings(
         data_dir=facts.settings.data_dir,
-        api_token="secret-1",
-        store=Store(password="secret-2", retention_days=7),
-        drain=(Drain(name="shop", tokens=("secret-3",), signature_secrets=("secret-4",)),),
+        api_token="HIDDEN-1",
+        store=Store(password="HIDDEN-2", retention_days=7),
+        drain=(Drain(name="shop", tokens=("HIDDEN-3",), signature_secrets=("HIDDEN-4",)),),
     )
     origins = {
         "data_dir": "flag --data",
@@ -246,8 +245,7 @@ async def test_settings_are_shown_with_origins_and_without_secrets(
     page = await page_of(site, "/receiver")
 
     text = " ".join(page.text.split())
-    names = r"signature_secrets|client_secret|webhook\.secrets|secrets are not shown"
-    assert "secret" not in re.sub(names, "", text)
+    assert "HIDDEN" not in text
     assert "api_token (set) environment TRACE_DRAIN_API_TOKEN" in text
     assert "store.retention_days 7 file /etc/trace-drain.toml" in text
     shown = {setting.key: setting.origin for setting in settings_of(facts.loaded)}
