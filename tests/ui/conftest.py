@@ -43,11 +43,11 @@ Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
 
-NOON_S = int(time.time()) // 86_400 * 86_400 - 43_200
-"""Noon of yesterday."""
+FIRST_SPAN_S = int(time.time()) // 3_600 * 3_600 - 8 * 3_600
+"""A full hour within the last day, at any time of the day: the pickers count the spans of 24 hours."""
 TIMES = {
-    "since": f"{datetime.fromtimestamp(NOON_S, UTC):%FT%T.000Z}",
-    "until": f"{datetime.fromtimestamp(NOON_S + 3_600, UTC):%FT%T.000Z}",
+    "since": f"{datetime.fromtimestamp(FIRST_SPAN_S, UTC):%FT%T.000Z}",
+    "until": f"{datetime.fromtimestamp(FIRST_SPAN_S + 3_600, UTC):%FT%T.000Z}",
 }
 """The hour of all spans, as parameters of a page, in the form of the links on pages."""
 SENT = (
@@ -99,7 +99,7 @@ URLS = (
 
 
 def _span(number: int, name: str, service: str, **more: object) -> Row:
-    start_s = NOON_S + number % 3_600
+    start_s = FIRST_SPAN_S + number % 3_600
     return {
         "Timestamp": f"{datetime.fromtimestamp(start_s, UTC):%Y-%m-%d %H:%M:%S}.000000000",
         "TraceId": f"{number + 1:032x}",
@@ -137,7 +137,7 @@ def _attributes(**texts: str) -> list[Row]:
 
 def _hostile_resource(text: str, trace_id: str, number: int, parent: int) -> Row:
     """Return a resource with a span. All of its texts are `text`."""
-    key, start_ns = text[:KEY_CHARS], (NOON_S + 3_000) * 10**9
+    key, start_ns = text[:KEY_CHARS], (FIRST_SPAN_S + 3_000) * 10**9
     resource = _attributes(
         **{"service.name": text, "platform.projectId": text, "platform.deploymentId": text, key: text}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
@@ -19,7 +20,7 @@ from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
 from receiver.ui.view import instant
-from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, URLS, Client, StartSite
+from tests.ui.conftest import FIRST_SPAN_S, HOSTILE, HOSTILE_TRACE, TIMES, URLS, Client, StartSite
 
 SCRIPTS = (
     *("frame.js", "pickers.js", "palette.js", "waterfall.js", "brush.js", "suggest.js", "saved.js"),
@@ -139,10 +140,10 @@ async def test_comparison_names_the_times_that_it_compared(site: Client) -> None
     whole = await page_of(site, "/compare?a=dpl_1&b=dpl_2")
     begun = await page_of(site, "/compare?a=dpl_1&b=dpl_2&first=40m")
 
-    day = instant(NOON_S)[:10]
-    assert f"A: 600 spans from {day} 12:00:00 to {day} 12:30:00 UTC. " in whole.text
-    assert f"B: 600 spans from {day} 12:30:00 to {day} 13:00:00 UTC. " in whole.text
-    assert f"from {day} 12:30:00 to {day} 13:00:00 UTC; incomplete, the window ends later. " in begun.text
+    begin, middle, end = (f"{datetime.fromtimestamp(FIRST_SPAN_S + s, UTC):%F %T}" for s in (0, 1_800, 3_600))
+    assert f"A: 600 spans from {begin} to {middle} UTC. " in whole.text
+    assert f"B: 600 spans from {middle} to {end} UTC. " in whole.text
+    assert f"from {middle} to {end} UTC; incomplete, the window ends later. " in begun.text
 
 
 @pytest.mark.parametrize("path", [f"/trace/{1:032x}", f"/trace/{1:032x}/with/{7:032x}"])
@@ -185,13 +186,15 @@ async def test_error_in_a_filter_is_marked_in_the_text_which_can_be_corrected(si
 
 
 async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
-    later = {"since": instant(NOON_S + 7_200), "until": instant(NOON_S + 10_800)}
+    later = {"since": instant(FIRST_SPAN_S + 7_200), "until": instant(FIRST_SPAN_S + 10_800)}
 
     found = await site.get("/search", params={**later, "q": "service=web status=error"})
     absent = await site.get("/search", params={**later, "q": "service=none"})
 
     page = Document(await found.text())
-    link = next(link for link in page.links if instant(NOON_S + 10_800 - 86_400).replace(":", "%3A") in link)
+    link = next(
+        link for link in page.links if instant(FIRST_SPAN_S + 10_800 - 86_400).replace(":", "%3A") in link
+    )
     wider = await site.get(link)
     count = re.search(r"(\d+) traces match in the 24 hours", page.text.replace("\n", " "))
     assert count is not None

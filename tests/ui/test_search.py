@@ -19,7 +19,7 @@ from receiver.ui.static import url_of
 from receiver.ui.timeline import Timeline
 from receiver.ui.view import View, instant
 from tests.support.receiver_facts import facts_of
-from tests.ui.conftest import NOON_S, TIMES, Client
+from tests.ui.conftest import FIRST_SPAN_S, TIMES, Client
 from tests.ui.test_pages import Document, FakeSource, page_of
 
 SHOP = "/search?q=http.route exists project=prj_1"
@@ -87,7 +87,9 @@ async def test_chosen_value_of_a_facet_leads_back_to_all_spans(site: Client) -> 
     back = [
         attributes["href"] for tag, attributes in page.elements if attributes.get("aria-current") == "true"
     ]
-    assert back == [f"/search?since={instant(NOON_S)}&until={instant(NOON_S + 3_600)}".replace(":", "%3A")]
+    assert back == [
+        f"/search?since={instant(FIRST_SPAN_S)}&until={instant(FIRST_SPAN_S + 3_600)}".replace(":", "%3A")
+    ]
 
 
 async def test_selection_is_compared_with_the_rest_and_restricts_the_list(site: Client) -> None:
@@ -98,7 +100,7 @@ async def test_selection_is_compared_with_the_rest_and_restricts_the_list(site: 
     assert int(shares[1]) - int(shares[2]) > 30
     listed = re.search(r"(\d+) traces match\.", page.text)
     assert listed is not None
-    times = f"since={instant(NOON_S)}&until={instant(NOON_S + 3_600)}"
+    times = f"since={instant(FIRST_SPAN_S)}&until={instant(FIRST_SPAN_S + 3_600)}"
     assert int(listed[1]) == await spans_of(site, f"/search?q=service%3Dweb+status%3Derror&{times}")
 
 
