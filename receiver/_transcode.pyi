@@ -16,6 +16,7 @@ __all__ = [
     "Digests",
     "ExplainedTrace",
     "Outcome",
+    "PatternSet",
     "Policy",
     "Record",
     "Scan",
@@ -247,6 +248,15 @@ def explain_sampling(
     drain: str,
 ) -> ExplainedTrace:
     """Explain what this policy decides about a span of this trace. Raises `CoreError` if it is malformed."""
+
+@final
+class PatternSet:
+    """Regular expressions that are searched together, in linear time. Upper and lower case are equal."""
+
+    def __new__(cls, patterns: Sequence[str]) -> PatternSet:
+        """Raise `CoreError` for a pattern that is not valid, or that matches the empty text."""
+    def is_match(self, text: str) -> bool:
+        """Return whether a part of the text matches a pattern."""
 
 @final
 class Digests:

@@ -245,7 +245,7 @@ class PlatformEvents(Frozen, frozen=True):
 
 
 Pattern = Annotated[str, Range(1, 256)]
-"""A regular expression of `receiver/patterns.py`."""
+"""A regular expression, in the syntax of the Rust crate regex: no back references, no assertions."""
 Price = Annotated[float, Range(0, 1_000_000)]
 REDACTED_KEYS = (
     "authorization",

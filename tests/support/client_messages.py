@@ -63,7 +63,7 @@ OTHER_SOURCES = (
 """Texts that reach a client in another way than by an error or a call of `INDEX_OF_TEXT`."""
 
 CORE_WITHOUT_MESSAGES = re.compile(
-    r"base64|columns/.*|compress|days|frame|group/tests|merge|native|policy|put|python|python/.*|refusal|resolve|rewrite|"
+    r"base64|columns/.*|compress|days|frame|group/tests|merge|native|patterns|policy|put|python|python/.*|refusal|resolve|rewrite|"
     r"rows/owner|sample|sample/.*|scan|scan/.*|schema|tally|otlp/value"
 )
 """Files whose sentences are for operators or developers. `tally` joins the sentences of `visit`."""

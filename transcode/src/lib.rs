@@ -12,6 +12,7 @@
 //! * [`schema`] lists the columns, [`put`] serialises values, [`block`] serialises a block, [`compress`] compresses it
 //! * [`frame`] is the format of a record, [`answers`] of the deliveries it acknowledges; [`scan`] reads a segment
 //! * [`digest`] identifies a delivery; [`digests`] is a set of digests
+//! * [`patterns`] searches texts for patterns of the operator
 //! * [`days`] lists a segment's rows by day; [`rewrite`] rewrites a segment, with blocks that [`native`] reads and [`merge`] merges
 //!
 //! Never: opens a file or socket, reads a clock or takes a lock; recurses on the depth of its input; allocates
@@ -36,6 +37,7 @@ pub mod merge;
 pub mod native;
 pub mod otlp;
 pub mod outcome;
+pub mod patterns;
 pub mod policy;
 pub mod put;
 #[cfg(feature = "python")]

@@ -8,6 +8,7 @@
 )]
 
 mod digests;
+mod patterns;
 mod sampling;
 mod segments;
 
@@ -276,6 +277,7 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<segments::Scan>()?;
     module.add_class::<digests::Digests>()?;
     module.add_class::<digests::DigestTags>()?;
+    module.add_class::<patterns::PatternSet>()?;
     module.add_function(wrap_pyfunction!(commit, module)?)?;
     module.add_function(wrap_pyfunction!(segments::footer, module)?)?;
     module.add_function(wrap_pyfunction!(segments::footer_for, module)?)?;
