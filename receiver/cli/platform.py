@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-
 import click
 
 from receiver.cli.group import Group
@@ -16,9 +14,6 @@ from receiver.cli.platform_microfrontends import microfrontends
 @click.group(cls=Group)
 def platform() -> None:
     """Call the hosting platform (events, microfrontends, language models), or emulate it."""
-    # No core dump, which would have the token.
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
 for command in (chat, emulate, events, microfrontends, models):

@@ -10,7 +10,6 @@ what a crash interrupted.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,9 +21,7 @@ from receiver.errors import InstallationFailed
 from receiver.installations.record_files import RecordFiles, is_id
 from receiver.installations.records import Installation, State, StateChange, listed_scopes
 from receiver.installations.tokens import Tokens
-from receiver.logs import limited
-
-_PR_SET_DUMPABLE = 4
+from receiver.platform.core_dumps import forbid_core_dumps
 
 
 class Installations:
@@ -133,18 +130,6 @@ class Installations:
             return False
         self._files.write(record)
         return True
-
-
-def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process, which would contain tokens, and reading its memory from others."""
-    # Not `RLIMIT_CORE`: a program that the kernel pipes core dumps to ignores it.
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
-        limited.warning(
-            "core dumps",
-            "core dumps cannot be forbidden",
-            error=f"errno {ctypes.get_errno()}",
-            action="a core dump of this process can contain access tokens",
-        )
 
 
 def _age(installation: Installation) -> tuple[float, str]:

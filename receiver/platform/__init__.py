@@ -4,6 +4,7 @@ errors          everything that can go wrong, as one tree
 scopes          the scopes that each call needs
 http_calls      one HTTP call: limits, retries, errors; shared by the API and the gateway
 connection      the API: token, team, scopes
+core_dumps      forbidden for a process with a token
 stream_items    JSON objects in an answer that arrives slowly
 event, events   deployment events: read or followed
 microfrontends  groups of microfrontends

@@ -22,6 +22,7 @@ from yarl import URL
 from receiver.platform import retries
 from receiver.platform.answers import error_of
 from receiver.platform.connection_failures import failures_converted, timed_out
+from receiver.platform.core_dumps import forbid_core_dumps
 from receiver.platform.errors import (
     AddressMissing,
     AnswerCut,
@@ -73,6 +74,8 @@ class HttpCaller:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """Raise `AddressMissing` for an unusable address or secret. `secret`: empty if none is needed."""
+        if secret:
+            forbid_core_dumps()
         self.remote = remote
         self._base = _checked_base(base_url, remote)
         self._headers = _authorization(secret, remote)
