@@ -1,7 +1,7 @@
 """Tools of the model that explains a trace: questions of the query service, with narrower limits.
 
 Invariant: tools only read, and only spans of the projects that the trace has and the caller may see, within
-`MARGIN_S` of the trace. Secrets are replaced in every result.
+`MARGIN_S` of the trace, and events of its deployments. Secrets are replaced in every result.
 Never: raises for what the model asks. A model that obeys instructions in a span gets an error as its result.
 """
 
@@ -32,6 +32,8 @@ from receiver.query.traces.trace_model import Trace
 
 MARGIN_S: Final = 3_600
 """Time before and after the trace in which the tools read spans."""
+EVENTS_BEFORE_S: Final = 7 * 86_400
+"""Time before the trace in which a tool reads events of its deployments: they were built before."""
 RESULT_TOKENS_MAX: Final = 2_000
 """Maximum length of the result of a tool other than `get_trace`, in tokens."""
 SUMMARY_TOKENS: Final = 4_000
@@ -43,6 +45,7 @@ ARGUMENT_CHARACTERS_MAX: Final = 8_192
 _RESULT_CHARACTERS_MAX: Final = RESULT_TOKENS_MAX * CHARACTERS_PER_TOKEN
 _SUMMARY_LENGTH: Final = whole_number(TOKENS_MIN, SUMMARY_TOKENS_MAX, SUMMARY_TOKENS)
 _ROWS: Final = 20
+_EVENTS: Final = 100
 _TIMES: Final = ("since", "until")
 _LINKS: Final = frozenset(("page", "url", "example_url"))
 """Members of results that are for readers of pages: a gateway need not know the address of the receiver."""
@@ -129,6 +132,15 @@ class Toolbox:
             self._shifts,
         )
 
+        yield Tool(
+            "deployment_events",
+            "List the events of a deployment",
+            "List the build log, states and requests of a deployment of the trace, in order. The kind "
+            "error has only what failed.",
+            parameters_of("deployment-events", _EVENTS, without=(*_TIMES, "request", "event")),
+            self._events,
+        )
+
     async def _summary(self, context: Context, tokens: int) -> Found:
         subject = self._subject
         return await trace_found(context, subject.trace_id, subject.trace, tokens, self._redactor.text)
@@ -142,6 +154,18 @@ class Toolbox:
     async def _shifts(self, context: Context, arguments: Arguments) -> Found:
         answer = await context.source.ask("shifts", {**arguments, **self._subject.times})
         return Found({"more_match": answer.is_cut}, "values", answer.rows, _RESULT_CHARACTERS_MAX)
+
+    async def _events(self, context: Context, arguments: Arguments) -> Found:
+        trace = self._subject.trace
+        if arguments["deployment"] not in {span.row["DeploymentId"] for span in trace.spans}:
+            raise MalformedBody(
+                "the trace has no span of this deployment; expected that of one of its spans",
+                field="deployment",
+            )
+        times = {**self._subject.times, "since": _instant(trace.start_ns / 1e9 - EVENTS_BEFORE_S)}
+        answer = await context.source.ask("deployment-events", {**arguments, **times})
+        rows = [{name: value for name, value in row.items() if value} for row in answer.rows]
+        return Found({"more_match": answer.is_cut}, "events", rows, _RESULT_CHARACTERS_MAX)
 
     async def _span(self, context: Context, arguments: Arguments) -> Found:
         stored = await context.source.span(self._subject.trace_id, arguments["span_id"])

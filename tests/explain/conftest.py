@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
+from receiver.deployment_events.event_table import store_events
 from receiver.engine.store import Store
 from receiver.settings import Access, Explain, Platform, User
 from tests.support import engines
@@ -119,12 +120,27 @@ def _spans() -> Iterator[Row]:
         yield stored(HOSTILE, f"{place + 16:016x}", **texts, **_failure(text))
 
 
+def _events(*texts: str) -> Iterator[Row]:
+    """Yield the build log of a deployment with these lines."""
+    for place, text in enumerate(texts):
+        info = {"type": "build", "name": "bld_1", "step": text}
+        payload = {"id": f"{place} {text}", "serial": str(place), "text": text, "info": info}
+        kind = "stderr" if "error" in text else "stdout"
+        # The build was a day before the traces.
+        yield {"type": kind, "created": (NOW_S - 86_400 + place) * 1_000, "payload": payload}
+
+
 @pytest.fixture(scope="module")
 def store(engine_dir: Path) -> Iterator[Store]:
     """Yield the embedded store with the spans."""
     with engines.embedded(engine_dir) as store:
         lines = b"\n".join(map(orjson.dumps, _spans()))
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + lines.decode())
+        built = _events("Running build", f"token={SECRET}", "error: cart.ts has no types", *INJECTIONS)
+        store_events(store, "prj_1", "dpl_1", built, NOW_S * 1_000)
+        # Another project says that the deployment is its own.
+        for deployment in ("dpl_1", f"dpl_{MARKER}"):
+            store_events(store, "prj_2", deployment, _events(MARKER), NOW_S * 1_000)
         yield store
 
 

@@ -165,6 +165,8 @@ async def test_usage_is_estimated_if_the_gateway_does_not_count(start: Start) ->
         ("errors", {"filter": "service=web"}, '"message":"deadlock"'),
         ("compare_deployments", {"a": "dpl_1", "b": "dpl_2"}, '"verdict"'),
         ("attribute_shifts", {"filter": "status=error"}, '"value":"slow"'),
+        ("deployment_events", {"deployment": "dpl_1"}, '"text":"Running build"'),
+        ("deployment_events", {"deployment": "dpl_1", "kind": "error"}, '"text":"error: cart.ts'),
     ],
 )
 async def test_tool_answers_from_the_stored_spans(
@@ -197,6 +199,9 @@ async def test_tool_answers_from_the_stored_spans(
         ("get_span", {"span_id": MISSING}, "the trace has no such span"),
         ("get_trace", {"trace_id": "b" * 32}, "unknown argument"),
         ("get_trace", {"tokens": 32_000}, "tokens: expected a whole number"),
+        ("deployment_events", {"deployment": "dpl_2"}, "the trace has no span of this deployment"),
+        ("deployment_events", {"deployment": "dpl_1", "kind": "x"}, "kind: expected one of"),
+        ("deployment_events", {"deployment": "dpl_1", "event": "1"}, "unknown argument"),
         ("compare_deployments", {"a": "x", "b": "x"}, "b: expected another deployment"),
     ],
 )
@@ -219,6 +224,7 @@ async def test_secret_never_leaves_in_any_form(start: Start) -> None:
             ("get_span", {"span_id": QUERY}),
             ("errors", {}),
             ("attribute_shifts", {"filter": "status=error"}),
+            ("deployment_events", {"deployment": "dpl_1"}),
         ),
         spoken("Yes."),
     )

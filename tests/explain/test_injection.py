@@ -27,6 +27,7 @@ from tests.explain.conftest import (
     calling,
     ended,
     path_of,
+    results_of,
     spoken,
 )
 from tests.support.access import ADMIN, OPERATOR, bearer
@@ -47,6 +48,8 @@ QUESTIONS_OF_OTHERS: tuple[tuple[str, Json], ...] = (
     ("compare_deployments", {"a": "dpl_1", "b": f"dpl_{MARKER}"}),
     ("attribute_shifts", {"filter": "project=prj_2"}),
     ("attribute_shifts", {"filter": "service=web", "against": "project=prj_2"}),
+    ("deployment_events", {"deployment": "dpl_1"}),
+    ("deployment_events", {"deployment": f"dpl_{MARKER}"}),
 )
 
 
@@ -151,10 +154,16 @@ async def test_trace_of_another_project_is_answered_like_an_unknown_one(start: S
 
 
 async def test_text_of_a_sender_is_only_between_delimiters(start: Start) -> None:
-    receiver = await start(calling(("errors", {}), ("get_span", {"span_id": f"{16:016x}"})), spoken("Yes."))
+    calls: tuple[tuple[str, Json], ...] = (
+        ("errors", {}),
+        ("get_span", {"span_id": f"{16:016x}"}),
+        ("deployment_events", {"deployment": "dpl_1"}),
+    )
+    receiver = await start(calling(*calls), spoken("Yes."))
 
     await receiver.explained(HOSTILE)
 
+    assert INJECTIONS[0] in results_of(receiver.requests[1])[2]
     for message in receiver.requests[1]["messages"]:
         content = message.get("content") or ""
         text = content if isinstance(content, str) else content[0]["text"]
