@@ -43,16 +43,8 @@ class Case:
 
 
 def cases(values: Values) -> list[Case]:
-    """Return the cases of the questions that exist; a question without a case is asked with its defaults."""
-    written = (*_traces(values), *_names(values), *_numbers(values))
-    listed = [case for case in written if case.question in {TRACE, *QUESTIONS}]
-    named = {case.question for case in listed}
-    return [*listed, *(_default(values, name) for name in QUESTIONS if name not in named)]
-
-
-def _default(values: Values, name: str) -> Case:
-    """Return the case of a question that has been added since."""
-    return Case(name=f"{name}, {DAY}", question=name, parameters=_in(values.day))
+    """Return the cases of all questions about spans."""
+    return [*_traces(values), *_names(values), *_numbers(values)]
 
 
 def _traces(values: Values) -> Iterator[Case]:
@@ -159,6 +151,7 @@ def _numbers(values: Values) -> Iterator[Case]:
     yield _timed("compare", {"a": a, "b": b}, day, 150, None)
     yield _timed("shifts", {"filter": f"project={values.project} status=error"}, day, None, None)
     yield _timed("service-map", {}, day, None, exporter.service_map(day))
+    yield _timed("tail", {}, day, None, None)
 
 
 def _timed(  # noqa: PLR0913, PLR0917 - one row of a table

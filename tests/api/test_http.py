@@ -37,6 +37,7 @@ Client = TestClient[Any, Any]
 REQUIRED = {
     "operations": "service=web",
     "compare": "a=dpl_1&b=dpl_2",
+    "deployment-events": "deployment=dpl_1",
     "shifts": "filter=root",
 }
 """Required parameters of questions."""
