@@ -76,7 +76,7 @@ check-cargo:
 test: check ## every check (with tests/tidy) and every test; three at once on two cores, because many wait
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
-	$(BIN)/pytest -q -n 3 --dist loadfile --durations 20 --ignore tests/tidy tests
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20 --ignore tests/tidy tests
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)

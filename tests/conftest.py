@@ -1,4 +1,4 @@
-"""Settings of property tests; engines that tests share, as each takes a second and a gigabyte of memory."""
+"""Order of the tests, settings of property tests, and engines that tests share: each takes a gigabyte."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from tests.support.server_process import Server, clickhouse_server
 # An example may take long on a busy machine.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
+
+LONG_FOLDERS = {"crash", "e2e", "faults", "query", "torture"}
+"""Folders with the files that take the longest: they begin first, so that none runs alone at the end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of `LONG_FOLDERS` first, and keep the random order within both groups."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG_FOLDERS)
 
 
 @pytest.fixture(scope="session")
