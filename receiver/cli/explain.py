@@ -81,11 +81,13 @@ def shown(events: Iterable[Row], *, show_sent: bool = False) -> Iterator[str]:
             yield "\n"
             click.echo(usage_text(ended["usage"]), err=True)
             if ended["problem"]:
-                raise CommandFailed(
-                    printable(
-                        f"the answer was cut: {ended['problem']}; what was printed is not an explanation"
-                    )
-                )
+                raise CommandFailed(printable(_failure_text(ended)))
+
+
+def _failure_text(ended: Row) -> str:
+    if ended["outcome"] == "none":
+        return f"there is no answer: {ended['problem']}"
+    return f"the answer was cut: {ended['problem']}; what was printed is not an explanation"
 
 
 def sentence_text(stated: Mapping[str, Any]) -> str:

@@ -68,7 +68,7 @@ def common_parameters(question: Question) -> list[click.Parameter]:
             metavar="TIME",
             help="How far back, 15m, 24h, 7d, or an instant: 2026-01-31T10:00Z.",
         ),
-        click.Option(["--until"], metavar="TIME", help="Only spans before this age or instant. [now]"),
+        click.Option(["--until"], metavar="TIME", help="Only what was before this age or instant. [now]"),
         click.Option(
             ["--limit"],
             default=str(question.limit_default),
@@ -172,7 +172,8 @@ def _print_note(answer: Answer, question: Question, since: str, until: str) -> N
     if not answer.count:
         hint = f"; {question.hint_if_empty}" if question.hint_if_empty else ""
         # On standard error, so that a pipe gets rows only.
-        click.echo(f"{empty_note(since, until)}{hint}", err=True)
+        noun = question.noun if question.noun == "event" else "span"
+        click.echo(f"{empty_note(since, until, noun)}{hint}", err=True)
         if answer.close_keys:
             meant = ", ".join(map(harmless_text, answer.close_keys))
             click.echo(f"similar attributes that spans have: {meant}", err=True)
@@ -187,9 +188,9 @@ def _print_note(answer: Answer, question: Question, since: str, until: str) -> N
         )
 
 
-def empty_note(since: str, until: str) -> str:
+def empty_note(since: str, until: str, noun: str = "span") -> str:
     """Return the note about an empty answer, for which a short time range is the usual cause."""
-    return f"no span {_period(since, until)} matches; use --since TIME to search further back"
+    return f"no {noun} {_period(since, until)} matches; use --since TIME to search further back"
 
 
 def _period(since: str, until: str) -> str:

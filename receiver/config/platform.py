@@ -1,15 +1,39 @@
-"""Checks of the settings of the hosting platform's webhooks."""
+"""Checks of the settings of the hosting platform: its addresses and its webhooks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
 
 from receiver.config.access import HEADER_NAME
 from receiver.settings import Settings
 from receiver.sizes import size_text
 
 PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
+ADDRESSES: Final = ("base_url", "gateway_url", "install_url", "redirect_url")
+
+
+def address_problems(settings: Settings) -> Iterator[str]:
+    """Require addresses of HTTP, without quoting them: they may hold a password."""
+    for name in ADDRESSES:
+        address = getattr(settings.platform, name)
+        if address and not is_address(address):
+            yield (
+                f"platform.{name} is not an address; expected https://HOST or https://HOST/PATH, "
+                "without a user name"
+            )
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is the address of an HTTP server, without user and password."""
+    try:
+        parts = urlsplit(text)
+        is_usable = parts.port != 0 and parts.hostname is not None
+    except ValueError:
+        return False
+    return is_usable and parts.scheme in {"http", "https"} and parts.username is None
 
 
 def webhook_problems(settings: Settings) -> Iterator[str]:

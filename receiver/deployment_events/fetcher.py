@@ -60,7 +60,8 @@ class FetchState(NamedTuple):
 
 
 NOT_CONFIGURED: Final = FetchState(
-    "off", "set platform.base_url, and platform.token or install the integration on the page /platform"
+    "off",
+    "set platform.base_url, and platform.token or install the integration: see the page /platform",
 )
 NOT_OF_PLATFORM: Final = FetchState("off", "the id is not one that the platform gives")
 

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from receiver.emulator import control_requests as bodies
-from receiver.emulator.control_requests import FORM, read_body
+from receiver.emulator.control_requests import is_form, read_body
 from receiver.emulator.installations import Installation, parse_scopes
 from receiver.emulator.platform import Platform
 from receiver.emulator.refusals import Refusal, bad_request, not_found, response_of
@@ -72,7 +72,7 @@ def _changing(
         except Refusal as refusal:
             return response_of(refusal, "object")
         await platform.webhooks.send_due()
-        if request.content_type == FORM:
+        if await is_form(request):
             raise web.HTTPSeeOther(prefix)
         return web.json_response(document, dumps=_json)
 
@@ -108,7 +108,7 @@ async def _add_deployment(platform: Platform, request: web.Request) -> dict[str,
 
 async def _add_events(platform: Platform, request: web.Request) -> dict[str, Any]:
     deployment = platform.deployment(request.match_info["id"])
-    if request.content_type == FORM:
+    if await is_form(request):
         fields = await read_body(request, dict[str, str])
         payload = {"text": fields.get("text", "")}
         given: list[dict[str, Any]] = [{"type": fields.get("type", "stdout"), "payload": payload}]

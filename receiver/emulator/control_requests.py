@@ -93,11 +93,16 @@ class NewWebhook(_Body, frozen=True):
 async def read_body(request: web.Request, kind: type[Kind]) -> Kind:
     """Parse the body, which is JSON or a form. Raises `Refusal`."""
     try:
-        if request.content_type == FORM:
+        if await is_form(request):
             return msgspec.convert(await _form(request), kind, strict=False)
         return msgspec.json.decode(await request.read() or b"{}", type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise bad_request(f"the body is not valid: {problem}") from None
+
+
+async def is_form(request: web.Request) -> bool:
+    """Return whether the body is a form. curl sends JSON as one, too, unless told otherwise."""
+    return request.content_type == FORM and not (await request.read()).lstrip().startswith((b"{", b"["))
 
 
 async def _form(request: web.Request) -> dict[str, Any]:

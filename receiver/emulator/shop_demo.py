@@ -38,6 +38,7 @@ DRAIN_SECRET = "demo-drain-secret"  # noqa: S105 - of a receiver on this machine
 WEBHOOK_PATH = "/platform/webhooks"
 MODEL = "globex/vision"
 """Model of the emulated gateway that explains traces."""
+CONFIG_NAME = "trace-drain.toml"
 LOG_LINES = 20
 """Lines of a log that are shown when a program ends unexpectedly."""
 
@@ -105,8 +106,8 @@ def _run(stack: ExitStack, directory: Path, options: argparse.Namespace) -> NoRe
     # Chosen before the start, because the platform needs the addresses of webhooks and of the redirect.
     intake, pages = _free_addresses(2)
     config = _write_config(directory, facts, intake, pages)
-    serve = ["serve", "--config", str(config), "--data", str(directory / "receiver")]
-    serve += ["--listen", intake, "--api-listen", pages, "--admin-listen", "127.0.0.1:0"]
+    serve = ["serve", "--config", str(config), "--listen", intake, "--api-listen", pages]
+    serve += ["--admin-listen", "127.0.0.1:0"]
     receiver = stack.enter_context(_started("receiver", serve, directory))
     site = _until("the receiver", lambda: _site(directory / "receiver", facts), emulator, receiver)
     drain = {
@@ -141,6 +142,7 @@ def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[s
     yield f"\nThe demo runs in {directory}. Ctrl-C ends it.\n"
     for number, (name, text, path) in enumerate(stops, 1):
         yield f"{number}. {name}: {text}\n   {site.pages}{path}"
+    yield f"   Commands that read it: .venv/bin/trace-drain errors --config {directory / CONFIG_NAME}"
     yield f"   The platform, to change and to break: {site.facts['control_url']}\n"
 
 
@@ -154,8 +156,10 @@ def _write_config(directory: Path, facts: Json, intake: str, pages: str) -> Path
         # Strings of JSON are strings of TOML.
         files[name] = json.dumps(str(path))
     webhooks = urlencode({"webhook_url": f"http://{intake}{WEBHOOK_PATH}"})
-    path = directory / "trace-drain.toml"
+    path = directory / CONFIG_NAME
     text = f"""\
+data_dir = {json.dumps(str(directory / "receiver"))}
+
 [api]
 sql = true
 

@@ -21,7 +21,7 @@ from receiver.explain.toolbox import SUMMARY_TOKENS_MAX
 from receiver.mcp.result import CHARACTERS_PER_TOKEN
 from receiver.platform.chat import Assembly, ChatRequest, Completion, Fragment, Message
 from receiver.platform.chat import Usage as Counted
-from receiver.platform.errors import PlatformError
+from receiver.platform.errors import NotSent, PlatformError, Rejected
 from receiver.settings import Explain
 
 ROUNDS_MAX: Final = 6
@@ -31,7 +31,8 @@ CALLS_MAX: Final = 8
 NO_MORE_CALLS: Final = "no more calls are possible; answer now with what is known"
 
 
-Outcome = Literal["complete", "cut"]
+Outcome = Literal["complete", "cut", "none"]
+"""What arrived: an explanation, a part of an answer, or nothing."""
 ChatStream = Callable[[ChatRequest], AsyncGenerator[Fragment, None]]
 """Sends a request to the gateway. Raises `PlatformError` unless the answer is whole."""
 
@@ -72,7 +73,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     problem: str
-    """Why the answer is incomplete."""
+    """Why the answer is incomplete, or why there is none."""
     usage: Usage
 
 
@@ -98,6 +99,8 @@ class Conversation:
         """By estimate."""
         self._calls_left = CALLS_MAX
         self._characters_left = ANSWER_CHARACTERS_MAX
+        self._is_begun = False
+        """Whether a part of an answer has arrived."""
         self._usage = Usage(0, 0, is_estimated=False, cost=None)
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -114,7 +117,7 @@ class Conversation:
             yield _stated(sentence)
         usage = self._usage
         cost = cost_of(self._settings, usage.input_tokens, usage.output_tokens)
-        outcome: Outcome = "cut" if problem else "complete"
+        outcome: Outcome = "complete" if not problem else "cut" if self._is_begun else "none"
         yield Event(ended=Ended(outcome, problem, msgspec.structs.replace(usage, cost=cost)))
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
@@ -136,18 +139,23 @@ class Conversation:
 
     async def _answered(self, answer: Assembly) -> AsyncGenerator[Event, None]:
         """Send the request and yield the sentences of its answer."""
-        counted, left_before = Counted(), self._characters_left
+        counted, left_before, is_refused = Counted(), self._characters_left, False
         try:
             async with aclosing(self._stream(self._request)) as fragments:
                 async for fragment in fragments:
+                    self._is_begun = True
                     answer.add(fragment)
                     counted = fragment.usage or counted
                     self._take(fragment)
                     for sentence in self._sentences.add(fragment.text):
                         yield _stated(sentence)
+        except (NotSent, Rejected):
+            is_refused = True
+            raise
         finally:
             # Also for an answer that was cut: it costs money, too.
-            self._add_usage(counted, left_before - self._characters_left)
+            if not is_refused:
+                self._add_usage(counted, left_before - self._characters_left)
 
     def _take(self, fragment: Fragment) -> None:
         """Count the characters of a fragment. Raises `NoAnswer` at the limit."""

@@ -147,7 +147,7 @@ def authorise(
             log_fields={"error": f"token is known for drain '{elsewhere}' at another path; here: {why}"},
         )
     raise Unauthenticated(
-        "credentials are missing, unknown or incomplete; expected those of a drain at this path",
+        "credentials are missing, unknown or incomplete; expected those of this path",
         log_fields={"error": why},
     )
 
@@ -158,7 +158,7 @@ def verify(admitted: Sequence[Credentials], headers: Mapping[str, str], body: by
         if not credentials.signed or credentials.verify(headers, body):
             return credentials.drain
     why = _by_drain(admitted, [drain.why_not_verified(headers) for drain in admitted])
-    raise NotAllowed("the body's signature does not match the drain's secret", log_fields={"error": why})
+    raise NotAllowed("the body's signature does not match the secret of this path", log_fields={"error": why})
 
 
 def _by_drain(drains: Sequence[Credentials], problems: Sequence[str]) -> str:

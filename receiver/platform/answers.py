@@ -34,13 +34,28 @@ ERROR_BYTES_MAX = 64 * KIB
 QUOTED_CHARS_MAX = 200
 """Part of the server's message that an error quotes."""
 DISABLED_CODE = "integration_configuration_disabled"
+TEAM_CODE = "missing_team_param"
 _CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ERROR_OF: Final[dict[int, tuple[type[PlatformError], str]]] = {
     400: (InvalidRequest, "a value of the request is not valid: correct it"),
-    401: (NotAuthorized, "the token is not accepted: expected a valid one from {secret_from}"),
+    401: (NotAuthorized, "the token or key is not accepted: expected a valid one from {secret_from}"),
     403: (Forbidden, "the token may not access this: check its team, its scopes and the plan of the team"),
-    404: (NotFound, "there is no such resource, or it belongs to another team: check the id and the team"),
+    404: (NotFound, "{not_found}"),
     429: (RateLimited, "too many calls: try again {later}"),
+}
+
+_ERROR_OF_CODE: Final[dict[tuple[int, str], tuple[type[PlatformError], str]]] = {
+    (403, DISABLED_CODE): (
+        ConfigurationDisabled,
+        (
+            "the configuration of the integration is disabled, and every call fails: an owner of the "
+            "integration must transfer it to a member of the team within 30 days"
+        ),
+    ),
+    (400, TEAM_CODE): (
+        InvalidRequest,
+        "the call needs the team: set platform.team (--team) or platform.slug (--slug)",
+    ),
 }
 
 
@@ -57,7 +72,12 @@ async def error_of(
     cut = f"{message[:QUOTED_CHARS_MAX]}…" if len(message) > QUOTED_CHARS_MAX else message
     quoted = f" ({cut})" if cut else ""
     later = "later" if retry_after_s is None else f"in {retry_after_s:.0f} s"
-    help_text = advice.format(secret_from=remote.secret_from, address_from=remote.address_from, later=later)
+    help_text = advice.format(
+        secret_from=remote.secret_from,
+        address_from=remote.address_from,
+        later=later,
+        not_found=remote.not_found,
+    )
     error = kind(f"{outcome}{quoted}; {help_text}", status=answer.status, code=code)
     if isinstance(error, TryLater):
         error.retry_after_s = retry_after_s
@@ -76,12 +96,10 @@ async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _kind_and_advice(status: int, body: bytes) -> tuple[type[PlatformError], str]:
-    # The form of error bodies is not specified, only the code.
-    if status == HTTPStatus.FORBIDDEN and DISABLED_CODE.encode() in body:
-        return ConfigurationDisabled, (
-            "the configuration of the integration is disabled, and every call fails: an owner of the "
-            "integration must transfer it to a member of the team within 30 days"
-        )
+    for (with_status, code), known in _ERROR_OF_CODE.items():
+        # The form of error bodies is not specified, only the code.
+        if status == with_status and code.encode() in body:
+            return known
     if status in _ERROR_OF:
         return _ERROR_OF[status]
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import aiohttp
 from yarl import URL
 
+from receiver.config.platform import is_address
 from receiver.platform import retries
 from receiver.platform.answers import error_of
 from receiver.platform.connection_failures import failures_converted, timed_out
@@ -191,16 +192,12 @@ def _checked_base(base_url: str, remote: Remote) -> SplitResult:
     """Return the address. Raises `AddressMissing` without quoting it: it may hold a password."""
     if not base_url:
         raise AddressMissing(f"no address of {remote.name}; set {remote.address_from}")
-    try:
-        parts = urlsplit(base_url)
-        is_usable = parts.port != 0 and parts.hostname is not None
-    except ValueError:
-        is_usable = False
-    if not is_usable or parts.scheme not in {"http", "https"} or parts.username is not None:
+    if not is_address(base_url):
         raise AddressMissing(
             f"the address of {remote.name} is not usable; expected {remote.address_from} like "
             "https://api.example.com, without user and password"
         )
+    parts = urlsplit(base_url)
     if parts.query or parts.fragment:
         raise AddressMissing(
             f"the address of {remote.name} has a query; expected {remote.address_from} without"

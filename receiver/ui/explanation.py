@@ -5,7 +5,7 @@ from __future__ import annotations
 from receiver.explain.conversation import CALLS_MAX, ROUNDS_MAX
 from receiver.explain.prices import preview_of
 from receiver.explain.request import missing_settings, prepare
-from receiver.explain.toolbox import MARGIN_S
+from receiver.explain.toolbox import EVENTS_BEFORE_S, MARGIN_S
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui.page import Context
 from receiver.ui.view import View
@@ -24,4 +24,5 @@ async def build(view: View) -> Context:
         "rounds_max": ROUNDS_MAX,
         "calls_max": CALLS_MAX,
         "margin_ms": MARGIN_S * 1_000,
+        "events_before_ms": EVENTS_BEFORE_S * 1_000,
     }

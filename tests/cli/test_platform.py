@@ -125,7 +125,7 @@ async def test_options_of_events_are_sent_and_ages_are_instants() -> None:
         (["--limit", "-2"], "-2"),
         (["--follow", "--direction", "backward"], "direction"),
         (["--token-file", "absent"], "absent"),
-        (["--base-url", "ftp://a"], "platform.base_url or --base-url"),
+        (["--base-url", "ftp://a"], "platform.base_url is not an address"),
         (["--base-url", ""], "platform.base_url or --base-url"),
     ],
 )

@@ -102,6 +102,12 @@ VALUES = [
     ),
     pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
     pytest.param("[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"),
+    pytest.param("[platform]\nbase_url = 'api.example'", "platform.base_url is not an address", id="url"),
+    pytest.param(
+        "[platform]\ngateway_url = 'https://u:p@example'",
+        "platform.gateway_url is not an address",
+        id="password",
+    ),
     pytest.param(
         "[platform.explain]\nredact_keys = ['token', '(a']",
         "platform.explain.redact_keys[1] is not a regular expression: unclosed group",

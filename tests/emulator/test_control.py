@@ -41,6 +41,14 @@ async def test_manual_clock_moves_only_by_the_control_api(platform: RunningEmula
     assert moved["now"] == STARTED_AT_S + 60
 
 
+async def test_json_that_curl_calls_a_form_is_json(platform: RunningEmulator) -> None:
+    url = f"{platform.facts['control_url']}/projects"
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    async with platform.session.post(url, data=b'{"id": "prj_9", "name": "Nine"}', headers=headers) as answer:
+        assert answer.status == 200
+        assert (await answer.json())["name"] == "Nine"
+
+
 def test_real_clock_moves_by_itself_and_by_the_control_api() -> None:
     running_s = iter([5.0, 5.0, 7.5, 7.5])
     clock = Clock(1_000, is_manual=False, running_s=lambda: next(running_s))

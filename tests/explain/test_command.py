@@ -16,6 +16,7 @@ from receiver.settings import User
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.explain.conftest import INJECTIONS, MISSING, QUERY, TRACE, Receiver, Start, calling, spoken
 from tests.support.access import OPERATOR, VIEWER
+from tests.support.platform_server import Answer
 
 ANSWER = f"The update met a deadlock [span:{QUERY}]. The cache failed [span:{MISSING}]. Done."
 
@@ -73,6 +74,16 @@ async def test_show_sent_prints_what_each_request_adds(start: Start, tmp_path: P
     assert '"role": "tool"' in result.stderr
     assert "the model called errors {}" in result.stderr
     assert result.stdout == "Yes.\n"
+
+
+async def test_failure_without_an_answer_is_an_error(start: Start, tmp_path: Path) -> None:
+    receiver = await start(Answer({}, status=401))
+
+    result = await run(receiver, tmp_path, TRACE)
+
+    assert result.exit_code == 1
+    assert "there is no answer: the gateway answered 401" in result.stderr
+    assert "0 tokens sent" in result.stderr
 
 
 async def test_cut_answer_is_an_error(start: Start, tmp_path: Path) -> None:

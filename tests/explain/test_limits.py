@@ -110,7 +110,8 @@ async def test_answer_that_was_cut_is_shown_as_cut(start: Start, answer: Answer)
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(401, "key"), (403, ""), (404, ""), (429, ""), (500, ""), (302, "")]
+    ("status", "expected"),
+    [(401, "key"), (403, ""), (404, "platform models"), (429, ""), (500, ""), (302, "")],
 )
 async def test_error_of_the_gateway_is_no_answer(start: Start, status: int, expected: str) -> None:
     receiver = await start(Answer({"error": {"message": f"secret {API_KEY}"}}, status=status))
@@ -118,7 +119,10 @@ async def test_error_of_the_gateway_is_no_answer(start: Start, status: int, expe
     events = await receiver.explained()
 
     assert text_of(events) == ""
-    assert ended(events)["outcome"] == "cut"
+    assert ended(events)["outcome"] == "none"
+    # A request that is refused costs nothing.
+    is_refused = 300 < status < 500 and status != 429
+    assert (ended(events)["usage"]["input_tokens"] == 0) == is_refused
     assert expected in ended(events)["problem"]
     assert API_KEY not in json.dumps(events)
     assert len(receiver.gateway.received) == 1

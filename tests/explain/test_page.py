@@ -102,9 +102,17 @@ async def test_answer_without_the_script_has_links_and_struck_sentences(start: S
     assert 'errors with {"filter": "service=web"}' in page.text
 
 
-@pytest.mark.parametrize("answer", [spoken("Wrong cause", is_cut=True), Answer({}, status=500)])
-async def test_cut_answer_without_the_script_is_called_cut(start: Start, answer: Answer) -> None:
-    receiver = await start(answer)
+async def test_failure_without_the_script_is_called_no_answer(start: Start) -> None:
+    receiver = await start(Answer({}, status=500))
+
+    page = await sent(receiver)
+
+    assert "There is no answer: the gateway answered 500" in page.text
+    assert "The model has answered" not in page.text
+
+
+async def test_cut_answer_without_the_script_is_called_cut(start: Start) -> None:
+    receiver = await start(spoken("Wrong cause", is_cut=True))
 
     page = await sent(receiver)
 

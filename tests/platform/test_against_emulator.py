@@ -165,3 +165,11 @@ async def test_followed_stream_survives_every_fault(platform: RunningEmulator, f
 
     assert sorted(found) == EXPECTED
     assert fault == "events-out-of-order" or found == EXPECTED
+
+
+async def test_p02_answer_without_the_team_says_how_to_name_it(platform: RunningEmulator) -> None:
+    client = PlatformClient(platform.facts["base_url"], platform.facts["token"])
+
+    async with client:
+        with pytest.raises(errors.InvalidRequest, match=r"--team"):
+            await events(client, "dpl_1", EventQuery())

@@ -47,8 +47,9 @@ const show = {
     answer.append(element(isRefuted ? "del" : "span", "", ...parts.map(partOf)));
     outcome.textContent = "The model answers.";
   },
-  ended({ problem, usage: used }) {
-    if (problem) cut(`The answer was cut: ${problem}.`);
+  ended({ outcome: arrived, problem, usage: used }) {
+    if (arrived === "none") fail(`There is no answer: ${problem}.`);
+    else if (problem) cut(`The answer was cut: ${problem}.`);
     else outcome.textContent = `The model has answered.${answer.querySelector("del") ? STRUCK : ""}`;
     const cost = used.cost === null ? "" : `, cost ${used.cost.toFixed(4)}`;
     const about = used.is_estimated ? "About " : "";
@@ -56,9 +57,13 @@ const show = {
   },
 };
 
+function fail(text) {
+  outcome.replaceChildren(element("span", "error", text));
+}
+
 function cut(text) {
   answer.classList.add("cut");
-  outcome.replaceChildren(element("span", "error", `${text} What arrived is not an explanation.`));
+  fail(`${text} What arrived is not an explanation.`);
 }
 
 // Show each line of an answer when it arrives. Returns whether the last line confirms their number.
@@ -87,7 +92,7 @@ async function explain(signal) {
   });
   if (!response.ok) {
     const { detail } = await response.json();
-    outcome.replaceChildren(element("span", "error", detail));
+    fail(detail);
   } else if (!(await follow(response.body))) cut("The answer of the receiver was cut.");
 }
 
