@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -80,6 +81,7 @@ async def test_webhook_is_refused_without_its_signature_or_media_type(
         pytest.param(b'{"id": "\xff"}', id="not UTF-8"),
         pytest.param(b'{"id": "\\ud800"}', id="half a surrogate pair"),
         pytest.param(b"[" * 100_000, id="nested"),
+        pytest.param(b"[" * 65 + b"]" * 65, id="nested over the limit"),
         pytest.param(b'{"createdAt": ' + b"9" * 100_000 + b"}", id="long number"),
     ],
 )
@@ -91,6 +93,20 @@ async def test_signed_body_that_is_not_json_is_refused(tmp_path: Path, body: byt
     assert answer.status == 400
     assert "webhook" in json.loads(answer.body)["message"]
     assert ids(tmp_path) == []
+
+
+@on_uvloop
+async def test_deepest_webhook_that_is_acknowledged_can_be_applied(tmp_path: Path) -> None:
+    async with webhook_intake(tmp_path) as intake:
+        statuses = [(await post(intake, b"[" * depth + b"]" * depth)).status for depth in (64, 980)]
+
+    assert statuses == [200, 400]
+    # A thread with a deeper stack than the one that accepted it.
+    assert len(_at_depth(200, lambda: Inbox(tmp_path).waiting())) == 1
+
+
+def _at_depth(depth: int, call: Callable[[], list[StoredWebhook]]) -> list[StoredWebhook]:
+    return _at_depth(depth - 1, call) if depth else call()
 
 
 @on_uvloop
