@@ -262,7 +262,10 @@ REDACTED_KEYS = (
 )
 """Keys whose values are secrets, in whatever text they occur."""
 REDACTED_PATTERNS = (
-    r"(authorization|cookie|token|passw(or)?d|secret|api[-_. ]?key|credential|session)\w*[\"']?\s*[=:]\s*\S",
+    (
+        r"(authorization|cookie|token|passw(or)?d|secret|api[-_. ]?key|credential|session)\w*"
+        r"(\\*[\"']|%22)?\s*([=:]|%3[ad])\s*\S"
+    ),
     r"(bearer|basic)\s+[a-z0-9+/=._~-]{8}",
     r"eyJ[a-z0-9_-]{8}",
     r"://[^/\s@]*:[^/\s@]*@",
@@ -270,7 +273,10 @@ REDACTED_PATTERNS = (
     "(AKIA|ASIA)[0-9A-Z]{16}",
     "(sk|pk|rk|ghp|gho|ghs|glpat|xox[a-z])[-_][a-z0-9_-]{16}",
 )
-"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, known keys."""
+"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, known keys.
+
+`KEY=VALUE` is also found in JSON that is a text in JSON, and in a URL that is a parameter of a URL.
+"""
 
 
 class Explain(Frozen, frozen=True):

@@ -13,6 +13,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from receiver.deployment_events.fetcher import OVERLAP_MS, EventFetcher
 from receiver.deployment_events.projects import Period, live_deployments
 from receiver.engine.store import Store
@@ -21,7 +23,7 @@ from receiver.logs import limited
 from receiver.platform.connection import PlatformClient
 from receiver.platform.event import Event
 from receiver.platform.events import EventQuery, follow
-from receiver.settings import Platform
+from receiver.settings import MIB, Platform
 
 ROUND_S: Final = 60.0
 """Interval at which deployments are chosen, and at which those that are built are asked for new events."""
@@ -35,8 +37,35 @@ COLLECT_S: Final = 2.0
 """Time in which events are collected for one INSERT: the engine stores few large INSERTs better."""
 COLLECTED_MAX: Final = 1_000
 """Maximum number of events that wait for an INSERT. The stream is read no faster than they are stored."""
+COLLECTED_BYTES_MAX: Final = 16 * MIB
+"""Size of these events as JSON above which no more are read: a line of a build log may have megabytes."""
 Item = Event | ReceiverError | None
 """What a stream yields: an event, the error that ended it, or `None` at its end."""
+
+
+class Items(asyncio.Queue[Item]):
+    """What a stream has yielded and nothing has stored yet, of limited number and size."""
+
+    def __init__(self) -> None:
+        super().__init__(COLLECTED_MAX)
+        self._size_bytes = 0
+
+    def full(self) -> bool:
+        """Return whether `put` has to wait."""
+        return super().full() or self._size_bytes >= COLLECTED_BYTES_MAX
+
+    def _put(self, item: Item) -> None:
+        super()._put(item)
+        self._size_bytes += _size_bytes(item)
+
+    def _get(self) -> Item:
+        item = super()._get()
+        self._size_bytes -= _size_bytes(item)
+        return item
+
+
+def _size_bytes(item: Item) -> int:
+    return len(msgspec.json.encode(item.raw)) if isinstance(item, Event) else 0
 
 
 class Follower:
@@ -130,7 +159,7 @@ class Follower:
     async def _keep_stream(self, deployment: str, client: PlatformClient) -> None:
         newest_ms = self._fetcher.progress_of(deployment).newest_ms
         since_ms = None if newest_ms is None else max(0, newest_ms - OVERLAP_MS)
-        queue: asyncio.Queue[Item] = asyncio.Queue(COLLECTED_MAX)
+        queue = Items()
         stream = follow(client, deployment, EventQuery(since=since_ms))
         reader = asyncio.create_task(_read(stream, queue))
         try:

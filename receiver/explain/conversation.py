@@ -7,6 +7,7 @@ Never: sends anything but the first request, calls that the model made, and resu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
@@ -28,6 +29,8 @@ ROUNDS_MAX: Final = 6
 """Maximum number of requests of one explanation."""
 CALLS_MAX: Final = 8
 """Maximum number of calls of tools in one explanation."""
+SECONDS_MAX: Final = 300.0
+"""Maximum time of one explanation. A gateway could keep a stream open without ever sending a text."""
 NO_MORE_CALLS: Final = "no more calls are possible; answer now with what is known"
 
 
@@ -102,6 +105,7 @@ class Conversation:
         self._is_begun = False
         """Whether a part of an answer has arrived."""
         self._usage = Usage(0, 0, is_estimated=False, cost=None)
+        self._ends_at_s = asyncio.get_running_loop().time() + SECONDS_MAX
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Yield what happens, and at last how it ended."""
@@ -142,11 +146,11 @@ class Conversation:
         counted, left_before, is_refused = Counted(), self._characters_left, False
         try:
             async with aclosing(self._stream(self._request)) as fragments:
-                async for fragment in fragments:
+                while (fragment := await self._next(fragments)) is not None:
                     self._is_begun = True
+                    self._take(fragment)
                     answer.add(fragment)
                     counted = fragment.usage or counted
-                    self._take(fragment)
                     for sentence in self._sentences.add(fragment.text):
                         yield _stated(sentence)
         except (NotSent, Rejected):
@@ -157,10 +161,19 @@ class Conversation:
             if not is_refused:
                 self._add_usage(counted, left_before - self._characters_left)
 
+    async def _next(self, fragments: AsyncGenerator[Fragment, None]) -> Fragment | None:
+        """Return the next fragment; `None` at the end. Raises `NoAnswer` at the limit of time."""
+        try:
+            async with asyncio.timeout_at(self._ends_at_s):
+                return await anext(fragments, None)
+        except TimeoutError:
+            raise NoAnswer(f"the answer was not complete after {SECONDS_MAX:.0f} s") from None
+
     def _take(self, fragment: Fragment) -> None:
         """Count the characters of a fragment. Raises `NoAnswer` at the limit."""
-        arguments = sum(len(call.arguments) for call in fragment.tool_calls)
-        self._characters_left -= len(fragment.text) + arguments
+        # Names and ids too: the next request repeats them.
+        calls = sum(len(call.id) + len(call.name) + len(call.arguments) for call in fragment.tool_calls)
+        self._characters_left -= len(fragment.text) + calls
         if self._characters_left < 0:
             raise NoAnswer(f"the answer is longer than {ANSWER_CHARACTERS_MAX} characters")
 

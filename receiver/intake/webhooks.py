@@ -1,6 +1,8 @@
 """Webhooks at the intake: a verified body is written to the inbox before it is acknowledged.
 
-Invariant: the event loop never waits for the disk, and an answer never waits longer than its deadline.
+Invariant: the event loop never waits for the disk, and an answer never waits longer than its deadline. A body
+    that cannot be written in time is freed: while the disk is slow, it takes no memory, and no time of those
+    that can still be answered.
 """
 
 from __future__ import annotations
@@ -31,14 +33,26 @@ class WebhookKeeper:
 
         Raises `MalformedBody`, or `Unavailable` if it is not on disk: then the platform sends it again.
         """
+        bodies = [raw]
+        # The second half of the time is for the write. Without it, a queue that is longer than the deadline
+        # would be full of webhooks that are written too late, and none would be acknowledged.
+        freed = asyncio.get_running_loop().call_later(deadline_s / 2, bodies.clear)
         try:
-            await asyncio.wait_for(self._thread.submit(self._keep, limits, raw), deadline_s)
+            await asyncio.wait_for(self._thread.submit(self._keep, limits, bodies), deadline_s)
         except TimeoutError:
             raise DeadlinePassed(
                 "the webhook was not written to disk in time; it may still be written"
             ) from None
+        finally:
+            freed.cancel()
+            bodies.clear()
 
-    def _keep(self, limits: Limits, raw: bytes) -> None:
+    def _keep(self, limits: Limits, bodies: list[bytes]) -> None:
+        """Write a body, unless it was freed."""
+        try:
+            raw = bodies.pop()
+        except IndexError:
+            raise DeadlinePassed("too many webhooks wait to be written to disk; retry later") from None
         try:
             self._inbox.keep(parse(raw, self._now_ns() // NS_PER_MS), limits)
         except OSError as error:

@@ -26,7 +26,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 def parse(text: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON
     """Parse JSON. `what`: the name of the text in the message, which never quotes it. Raises `NotJson`."""
-    if _is_deep(text):
+    if is_deep(text):
         raise NotJson(f"{what} is nested more than {DEPTH_MAX} levels deep")
     try:
         return orjson.loads(text)
@@ -100,7 +100,8 @@ def _is_struct(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _is_deep(text: bytes) -> bool:
+def is_deep(text: bytes) -> bool:
+    """Return whether JSON is nested more than `DEPTH_MAX` levels deep."""
     # Counting is fast, and almost no text has so many brackets at all.
     if text.count(b"[") + text.count(b"{") <= DEPTH_MAX:
         return False

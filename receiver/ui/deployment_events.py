@@ -22,6 +22,8 @@ WAIT_S: Final = 1.0
 """Time for which the page of a trace waits for a fetch."""
 AROUND_S: Final = 10.0
 """Time before and after a trace in which events are shown beside it."""
+SPANS_S: Final = 43_200.0
+"""Time before and after a trace in which spans are read to find the project of its deployment."""
 BUILT_BEFORE_S: Final = 90 * 86_400.0
 """Age of a build at the time of a trace up to which its log is read."""
 REQUESTS_MAX: Final = 5
@@ -72,7 +74,7 @@ async def trace_events(view: View, trace_id: str, trace: Trace) -> list[TraceEve
 
 async def _of_deployment(view: View, trace_id: str, trace: Trace, deployment: str) -> TraceEvents:
     begin_s, end_s = trace.start_ns / 1e9, trace.end_ns / 1e9
-    fetch = await view.facts.refresh_events(deployment, Period(begin_s, end_s + 1), WAIT_S)
+    fetch = await view.facts.refresh_events(deployment, Period(begin_s - SPANS_S, end_s + SPANS_S), WAIT_S)
     times = {"since": instant(begin_s - AROUND_S), "until": instant(end_s + AROUND_S)}
     near = (await view.ask("deployment-events", deployment=deployment, **times, limit=str(NEAR_MAX))).rows
     requests = await _requests(view, trace_id, deployment, times) if near else []

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from receiver.errors import MalformedBody
+from receiver.platform.json_text import is_deep
 
 ID_CHARS_MAX = 256
 """Length of an id. A longer one is replaced by a digest."""
@@ -67,10 +68,11 @@ def as_object(value: object) -> Mapping[str, object]:
 
 
 def _decoded(raw: bytes) -> object:
+    # The limit of the stack depends on the thread: the store process could not read what an intake accepted.
+    if is_deep(raw):
+        raise MalformedBody("the JSON of the webhook is nested too deeply")
     try:
         return msgspec.json.decode(raw)
-    except RecursionError:
-        raise MalformedBody("the JSON of the webhook is nested too deeply") from None
     # UnicodeDecodeError is a ValueError, as all errors of msgspec are.
     except ValueError:
         raise MalformedBody("the webhook is not JSON; expected one JSON object") from None

@@ -19,6 +19,7 @@ from receiver.deployment_events.pause import FIRST_S, LONGEST_S, Pause
 from receiver.deployment_events.projects import Period
 from receiver.engine.store import Store
 from receiver.query.questions import QUESTIONS
+from receiver.rollup.tables import DEPLOYMENTS
 from receiver.settings import Platform
 from tests.support import engines
 from tests.support.deployment_events import (
@@ -159,6 +160,20 @@ async def test_deployment_with_spans_of_several_projects_has_no_project(
 ) -> None:
     add_span(store, deployment, "prj_1")
     add_span(store, deployment, "prj_2")
+    platform.add(build_line(1))
+    async with fetching(store, platform) as fetcher:
+        await fetcher.refresh(deployment, WITHIN, PATIENT_S)
+
+    assert len(ids_of(store, deployment, ("",))) == 1
+
+
+@pytest.mark.parametrize("table", [DEPLOYMENTS.table, DEPLOYMENTS.day_table])
+async def test_spans_of_another_project_count_at_any_time(
+    store: Store, platform: EventsServer, deployment: str, table: str
+) -> None:
+    add_span(store, deployment, "prj_1")
+    row = {"Hour": NOW_S - 20 * 86_400, "DeploymentId": deployment, "ProjectId": "prj_2"}
+    store.command(f"INSERT INTO {table} FORMAT JSONEachRow\n" + json.dumps(row))
     platform.add(build_line(1))
     async with fetching(store, platform) as fetcher:
         await fetcher.refresh(deployment, WITHIN, PATIENT_S)

@@ -14,10 +14,11 @@ import pytest
 
 from receiver.deployment_events import follower as module
 from receiver.deployment_events.fetcher import EventFetcher
-from receiver.deployment_events.follower import ROUNDS_MAX, Follower
+from receiver.deployment_events.follower import ROUNDS_MAX, Follower, Items
 from receiver.deployment_events.projects import Period
 from receiver.engine.store import Store
-from receiver.settings import Platform, PlatformEvents
+from receiver.platform.event import parse_event
+from receiver.settings import MIB, Platform, PlatformEvents
 from tests.deployment_events.test_fetcher import Clock, ids_of
 from tests.support import engines
 from tests.support.deployment_events import EventsServer, build_line, events_server, state_event
@@ -138,3 +139,20 @@ async def test_disabled_configuration_ends_following(store: Store, platform: Eve
         platform.add(state_event(1, "READY"))
         clock.now_s += 60
         await until(lambda: all(ids_of(store, f"dpl_{number}") for number in range(3)))
+
+
+async def test_large_events_that_wait_for_the_store_have_a_limit() -> None:
+    event = parse_event(json.dumps(build_line(1, text="x" * 6 * MIB)).encode())
+    items = Items()
+    for _ in range(3):
+        await asyncio.wait_for(items.put(event), 60)
+
+    waiting = asyncio.create_task(items.put(event))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    # The end of a stream has no size, and waits like an event.
+    assert items.full()
+    assert items.get_nowait() is event
+    await waiting
+    assert items.qsize() == 3

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from structlog.testing import capture_logs
 
-from receiver.explain import explainer
+from receiver.explain import conversation, explainer
 from receiver.explain.conversation import CALLS_MAX, NO_MORE_CALLS, ROUNDS_MAX
 from receiver.explain.prices import ANSWER_CHARACTERS_MAX
 from receiver.explain.routes import while_connected
@@ -79,6 +79,32 @@ async def test_answer_has_a_limit(start: Start) -> None:
 
     assert len(text_of(events)) <= ANSWER_CHARACTERS_MAX
     assert "longer than" in ended(events)["problem"]
+
+
+@pytest.mark.parametrize("part", ["id", "name", "arguments"])
+async def test_calls_count_towards_the_length_of_the_answer(start: Start, part: str) -> None:
+    texts = {"name": "errors", "arguments": "{}", part: "x" * (ANSWER_CHARACTERS_MAX + 1)}
+    call = {"index": 0, "id": texts.pop("id", "call_0"), "function": texts}
+    receiver = await start(streamed({"tool_calls": [call]}), spoken("Yes."))
+
+    events = await receiver.explained()
+
+    assert len(receiver.requests) == 1
+    assert "longer than" in ended(events)["problem"]
+
+
+@pytest.mark.parametrize("piece", [b": keep-alive\n\n", b'data: {"choices": [{"delta": {}}]}\n\n'])
+async def test_stream_without_texts_is_ended(
+    start: Start, monkeypatch: pytest.MonkeyPatch, piece: bytes
+) -> None:
+    monkeypatch.setattr(conversation, "SECONDS_MAX", 0.5)
+    endless = Answer(pieces=[piece] * 1_000_000, pause_s=0.01, headers={"Content-Type": "text/event-stream"})
+    receiver = await start(endless)
+
+    events = await receiver.explained()
+
+    assert (ended(events)["outcome"], text_of(events)) == ("cut", "")
+    assert "not complete after" in ended(events)["problem"]
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from receiver.errors import DeadlinePassed
+from receiver.intake.webhooks import WebhookKeeper
 from receiver.settings import KIB, Drain, Limits, Webhook
 from receiver.webhooks.inbox import Inbox
 from receiver.webhooks.webhook import Webhook as StoredWebhook
 from tests.support.intake import on_uvloop, request
-from tests.support.webhooks import PATH, SECRET, SETTINGS, document, post, signature, webhook_intake
+from tests.support.webhooks import NOW_MS, PATH, SECRET, SETTINGS, document, post, signature, webhook_intake
 
 BODY = document("wh_1")
 
@@ -80,6 +84,7 @@ async def test_webhook_is_refused_without_its_signature_or_media_type(
         pytest.param(b'{"id": "\xff"}', id="not UTF-8"),
         pytest.param(b'{"id": "\\ud800"}', id="half a surrogate pair"),
         pytest.param(b"[" * 100_000, id="nested"),
+        pytest.param(b"[" * 65 + b"]" * 65, id="nested over the limit"),
         pytest.param(b'{"createdAt": ' + b"9" * 100_000 + b"}", id="long number"),
     ],
 )
@@ -91,6 +96,20 @@ async def test_signed_body_that_is_not_json_is_refused(tmp_path: Path, body: byt
     assert answer.status == 400
     assert "webhook" in json.loads(answer.body)["message"]
     assert ids(tmp_path) == []
+
+
+@on_uvloop
+async def test_deepest_webhook_that_is_acknowledged_can_be_applied(tmp_path: Path) -> None:
+    async with webhook_intake(tmp_path) as intake:
+        statuses = [(await post(intake, b"[" * depth + b"]" * depth)).status for depth in (64, 980)]
+
+    assert statuses == [200, 400]
+    # A thread with a deeper stack than the one that accepted it.
+    assert len(_at_depth(200, lambda: Inbox(tmp_path).waiting())) == 1
+
+
+def _at_depth(depth: int, call: Callable[[], list[StoredWebhook]]) -> list[StoredWebhook]:
+    return _at_depth(depth - 1, call) if depth else call()
 
 
 @on_uvloop
@@ -245,3 +264,32 @@ async def test_delivery_and_webhooks_alternate_on_one_connection(tmp_path: Path)
     assert statuses == [200] * 6
     assert (intake.counted("deliveries", "d", "200"), intake.counted("webhooks", "200")) == (3, 3)
     assert len(intake.core.deliveries) == 3
+
+
+class SlowInbox(Inbox):
+    """An inbox on a disk that writes a webhook when the test lets it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self.kept: list[str] = []
+        self.may_continue = threading.Event()
+
+    def keep(self, webhook: StoredWebhook, _limits: Webhook) -> bool:
+        self.kept.append(webhook.id)
+        return self.may_continue.wait(20)
+
+
+@on_uvloop
+async def test_webhook_that_cannot_be_written_in_time_is_not_written_late(tmp_path: Path) -> None:
+    slow = SlowInbox(tmp_path)
+    keeper = WebhookKeeper(slow, lambda: NOW_MS * 1_000_000)
+
+    late = (keeper.keep(SETTINGS, 0.1, document(name)) for name in ("a", "b", "c"))
+    outcomes = await asyncio.gather(*late, return_exceptions=True)
+    slow.may_continue.set()
+    # The thread works in order: it has passed the others when this one is answered.
+    await keeper.keep(SETTINGS, 60.0, document("d"))
+
+    assert [type(outcome) for outcome in outcomes] == [DeadlinePassed] * 3
+    # The first may have been begun in time.
+    assert slow.kept in (["a", "d"], ["d"])
