@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -71,9 +70,11 @@ async def _page_times(directory: Path, trace_id: str, runs: int) -> dict[str, li
 
 
 def _addresses(trace_id: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the pages of stored spans."""
+    ids = {"trace": trace_id, "deployment": PARAMETERS["compare"]["b"]}
     for page in PAGES.values():
-        if not page.is_live:
-            yield re.sub(r"\{\w+\}", trace_id, page.path), PARAMETERS.get(page.name, {})
+        if page.name in ids or not page.is_live:
+            yield page.path.replace("{id}", ids.get(page.name, "")), PARAMETERS.get(page.name, {})
 
 
 @asynccontextmanager
