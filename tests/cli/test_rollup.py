@@ -70,7 +70,8 @@ def test_rebuild_of_a_stopped_store_derives_every_closed_hour(data_dir: str) -> 
     table = run("rollup", "status", "--data", data_dir).stdout
 
     due = sum(row["due"] for row in before)
-    assert due > 24
+    # Two days; shortly after midnight their last hour is not closed yet.
+    assert due >= 47
     assert result.stdout == f"{due} hours derived\n"
     assert f"{due} of {due} hours" in result.stderr
     assert sum(row["due"] for row in after) == 0
