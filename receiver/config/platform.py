@@ -12,6 +12,7 @@ from receiver.settings import Settings
 from receiver.sizes import size_text
 
 PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
+VISIBLE: Final = re.compile(r"[!-~]+")
 ADDRESSES: Final = ("base_url", "gateway_url", "install_url", "redirect_url")
 
 
@@ -27,7 +28,9 @@ def address_problems(settings: Settings) -> Iterator[str]:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is the address of an HTTP server, without user and password."""
+    """Return whether a text is the address of an HTTP server, without user, password and spaces."""
+    if not VISIBLE.fullmatch(text):
+        return False
     try:
         parts = urlsplit(text)
         is_usable = parts.port != 0 and parts.hostname is not None

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from receiver.config.platform import is_address
 from receiver.errors import DiskTrouble, InstallationFailed, InstallationRefused, place_and_reason
 from receiver.installations.installations import Installations
 from receiver.installations.records import TEXT_CHARS_MAX, Installation, StateChange, listed_scopes
@@ -32,7 +33,6 @@ OTHER_BYTES_MAX = 16 * KIB
 NEEDED: Final = ("base_url", "client_id", "client_secret", "install_url", "redirect_url")
 """Settings of `[platform]` without which there is no installation."""
 _ADDRESSES: Final = ("base_url", "install_url", "redirect_url")
-_ADDRESS = re.compile(r"https?://[!-~]+")
 _ID = re.compile(r"icfg_[A-Za-z0-9_-]{1,128}")
 _SECRET_FIELD = re.compile(r"token(?!_type)|secret|password|credential|_key\b", re.IGNORECASE)
 
@@ -48,7 +48,7 @@ class Redirect(NamedTuple):
 def unusable_settings(platform: Platform) -> list[str]:
     """Return the names of settings that are missing, or no address; an installation needs them."""
     missing = [name for name in NEEDED if not getattr(platform, name)]
-    no_address = [name for name in _ADDRESSES if not _ADDRESS.fullmatch(getattr(platform, name))]
+    no_address = [name for name in _ADDRESSES if not is_address(getattr(platform, name))]
     return [f"platform.{name}" for name in NEEDED if name in {*missing, *no_address}]
 
 
