@@ -1,4 +1,4 @@
-# Entry point: `make serve` runs the receiver, `make test` runs every check and test. Both set up what they need.
+# Entry point: `make serve` runs the receiver, `make test` runs the checks and tests. Both set up what they need.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,12 +9,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/tools/bin
-PIP := $(BIN)/pip --disable-pip-version-check --quiet
+PIP := $(BIN)/pip --disable-pip-version-check
 CARGO := cargo --locked
+# Compiled files of Python are kept: without them each process of the tests compiles every module again.
+export PYTHONDONTWRITEBYTECODE :=
+# The directories of quick tests are in memory if 4 GB are free there: a sync of a disk takes longer than most tests.
+IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 { print "-p /dev/shm" }')
+# Three processes for two cores, because many tests wait.
+PYTEST_ALL := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 IN_PROCESS_TESTS := $(filter-out tests/crash tests/doubles tests/e2e tests/faults tests/scale tests/support tests/tidy tests/torture,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 COVERAGE_MIN := 91
+# CPU seconds that a test of `make test` may take. A slow machine needs more.
+CPU_S_MAX ?= 3
 MANIFEST := --manifest-path transcode/Cargo.toml
-CORE_SOURCES := $(shell find transcode/src schemas -type f) transcode/Cargo.toml transcode/Cargo.lock pyproject.toml
+CORE_SOURCES := $(shell find transcode/src schemas -type f) transcode/Cargo.toml transcode/Cargo.lock pyproject.toml testing/pyproject.toml
 
 .PHONY: help
 help: ## list the targets
@@ -26,7 +34,7 @@ serve: setup ## run the receiver with the embedded store on 127.0.0.1 (ARGS="--l
 
 .PHONY: demo
 demo: setup ## emulated platform, receiver and a web shop that sends traces, with a tour of the pages (ARGS="--requests-per-s 5")
-	@exec $(BIN)/python -m receiver.emulator.shop_demo $(ARGS)
+	@exec $(BIN)/python -m trace_drain_testing.shop.shop_demo $(ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.core ## .venv with locked dependencies and the release build of the Rust core
@@ -50,8 +58,8 @@ $(VENV)/.dev: requirements/dev.lock $(VENV)/.serve
 
 $(VENV)/.core: $(VENV)/.serve $(CORE_SOURCES)
 	@command -v cargo >/dev/null || echo "cargo is missing: the build backend tries to fetch a Rust toolchain (or get it from https://rustup.rs)"
-	@echo "building the Rust core (release)"
-	PATH="$$PWD/$(BIN):$$PATH" $(PIP) install --no-build-isolation --no-deps --editable .
+	@echo "building the Rust core (release); takes some minutes the first time"
+	PATH="$$PWD/$(BIN):$$PATH" $(PIP) install --verbose --no-build-isolation --no-deps --editable . --editable testing # verbose: shows what cargo compiles
 	@touch $@
 
 .PHONY: check
@@ -59,7 +67,7 @@ check: setup $(VENV)/.dev check-cargo ## formatting, ruff, mypy, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/typos
-	$(BIN)/mypy receiver tests benchmarks
+	$(BIN)/mypy receiver testing tests benchmarks
 	$(BIN)/python -m mypy.stubtest receiver._transcode --ignore-disjoint-bases
 	$(BIN)/lint-imports
 	$(CARGO) fmt $(MANIFEST) --check
@@ -73,10 +81,14 @@ check-cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: development needs a Rust toolchain with clippy and rustfmt (https://rustup.rs)"; exit 1; }
 
 .PHONY: test
-test: check ## every check (with tests/tidy) and every test; three at once on two cores, because many wait
+test: check ## every check (with tests/tidy), every test in one process, a test of whole processes for each promise
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20 --ignore tests/tidy tests
+	directory=$$(mktemp -d $(IN_MEMORY)); trap "rm -rf $$directory" EXIT; TMPDIR=$$directory $(PYTEST_ALL) --tier test -p tests.support.cpu_limit --cpu-s-max $(CPU_S_MAX) --ignore tests/tidy tests
+
+.PHONY: test-faults
+test-faults: setup $(VENV)/.dev ## the other tests: faults, kills, conformance and torture of whole processes; CI runs both
+	TRACE_DRAIN_TEST_CASES=200 $(PYTEST_ALL) --tier faults tests
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)
@@ -99,9 +111,9 @@ quick: setup $(VENV)/.dev ## before each commit: static checks of Python and the
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/typos
-	$(BIN)/mypy receiver tests benchmarks
+	$(BIN)/mypy receiver testing tests benchmarks
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 --dist loadfile tests/tidy tests/durable tests/journal tests/load tests/config tests/redelivery tests/test_*.py
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/tidy tests/durable tests/journal tests/testing/load tests/config tests/redelivery tests/test_*.py
 
 .PHONY: coverage
 coverage: setup $(VENV)/.dev ## line coverage of the tests that run in one process; fails below the floor
@@ -110,7 +122,7 @@ coverage: setup $(VENV)/.dev ## line coverage of the tests that run in one proce
 .PHONY: test-clickhouse
 test-clickhouse: setup $(VENV)/.dev ## store contract and faults against a real server (TRACE_DRAIN_TEST_CLICKHOUSE=URL)
 	@test -n "$$TRACE_DRAIN_TEST_CLICKHOUSE" || { echo "set TRACE_DRAIN_TEST_CLICKHOUSE=http://user:password@host:8123/database"; exit 1; }
-	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py tests/rollup
+	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py tests/console/rollup
 
 .PHONY: fix
 fix: $(VENV)/.dev ## apply the automatic fixes of the formatters and linters
@@ -170,10 +182,9 @@ bench-long: setup ## long runs: growth in half an hour, a backlog of 10 GB (ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.long $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz
-	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }
+fuzz: $(BIN)/python ## fuzz unpack, protobuf and JSON until docs/results/fuzz.json records the CPU hours (HOURS=1); continues after an interruption
 	$(BIN)/python transcode/fuzz/seed.py
-	cd transcode && for target in unpack protobuf json; do cargo +nightly fuzz run $$target -- -max_total_time=$(or $(SECONDS),600); done
+	$(BIN)/python transcode/fuzz/run.py --hours $(or $(HOURS),1)
 
 .PHONY: lock
 lock: $(VENV)/.serve ## update the lock files

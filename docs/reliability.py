@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.tiers import FAULT_TIER, PROMISES
+
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 
@@ -60,6 +62,21 @@ def _case_rows() -> Iterator[str]:
         yield f"| {case.fault} | {where} | {_result_text(results.get(case.id))} |"
 
 
+def _promise_rows() -> Iterator[str]:
+    for promise in PROMISES:
+        file, _, name = promise.test.partition("::")
+        proof = f"[{name.partition('[')[0] or file}](../{file})"
+        yield f"| {promise.text} | {proof} | {', '.join(_link(path) for path in promise.fault_tests)} |"
+
+
+def _link(path: str) -> str:
+    return f"[{path.removeprefix('tests/')}](../{path})"
+
+
+def _fault_folders() -> str:
+    return ", ".join(f"`{entry}`" for entry in FAULT_TIER if "::" not in entry)
+
+
 def _result_text(outcome: dict[str, Any] | None) -> str:
     """Return the cells of a case: runs, variant, time and result."""
     if outcome is None:
@@ -105,6 +122,14 @@ def _violations(run: dict[str, Any], *kinds: str) -> int:
     return int(sum(run["violation_counts"].get(kind, 0) for kind in kinds))
 
 
+def _fuzz_rows() -> Iterator[str]:
+    for target, run in sorted(_results("fuzz.json").items()):
+        findings = "<br>".join(run["findings"]) or "none"
+        last = f"{run['at'][:10]}, commit {run['commit']}"
+        numbers = f"{run['cpu_s']:,.0f} | {run['executions']:,} | {run['edges']:,}"
+        yield f"| {target} | {numbers} | {findings} | {last} |"
+
+
 def reliability_page() -> str:
     """docs/reliability.md."""
     return "\n".join(
@@ -122,19 +147,40 @@ def reliability_page() -> str:
             "A receiver is under load while its processes are killed, frozen and restarted at random.",
             "The senders behave as OTLP clients do, and send some acknowledged deliveries again.",
             "Afterwards every stored span is compared with the span that was sent. To repeat the run:",
-            "`make torture DURATION=30m SEED=7 KILLS=1000`; a short run is part of `make test`.",
+            "`make torture DURATION=30m SEED=7 KILLS=1000`; a short run is part of `make test-faults`.",
+            "`make torture DURATION=10m ARGS=--steady` runs without faults but with queries, and checks that",
+            "memory, descriptors, threads and directories do not grow.",
             "",
             *_torture(),
             "",
+            "## Promise by promise",
+            "",
+            "`make test` proves each promise once with whole processes, and all rules in one process.",
+            "`make test-faults` proves them again under faults.",
+            "",
+            "| promise | test in `make test` | tests in `make test-faults` |",
+            "|---|---|---|",
+            *_promise_rows(),
+            "",
             "## Fault by fault",
             "",
-            "To repeat all tests at full length: `make faults`. `make test` runs a sample of each.",
+            "To repeat all tests at full length: `make faults`. `make test-faults` runs a sample of those in",
+            f"{_fault_folders()}; `make test` runs a sample of the others.",
             "The column *runs* has the number of runs, the variant (short or long) and the date.",
             "*held* means that every promise was kept.",
             "",
             "| fault | test | runs | result |",
             "|---|---|---|---|",
             *_case_rows(),
+            "",
+            "## Fuzzing",
+            "",
+            "libFuzzer mutates bodies of the conformance tests. A target panics if a decoder breaks a rule.",
+            "`make fuzz HOURS=24` continues until the record has these hours of CPU.",
+            "",
+            "| target | CPU seconds | executions | edges reached | findings | last piece |",
+            "|---|---|---|---|---|---|",
+            *_fuzz_rows(),
             "",
         ]
     )

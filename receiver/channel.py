@@ -20,6 +20,14 @@ from receiver.metrics import Snapshot
 from receiver.settings import MIB, Settings
 
 SEND_S = 5.0
+REPORT_S = 1.0
+"""Interval of a child's reports. As often, it checks that its supervisor still runs."""
+ORPHAN_GRACE_S = 8.0
+"""Time in which a child whose supervisor was killed may finish its work."""
+ORPHAN_EXIT_S = ORPHAN_GRACE_S + 2.0
+"""Time after which the kernel ends such a child, even if it hangs."""
+CHILDREN_WAIT_S = REPORT_S + ORPHAN_EXIT_S + 4.0
+"""Time that the next supervisor waits for such children; the rest is for a busy machine."""
 LINE_BYTES_MAX = 16 * MIB
 """Limit of one message; the largest is a `Start` with many drains, or a `Report` with many series."""
 

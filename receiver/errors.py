@@ -6,6 +6,7 @@ ReceiverError
 │   ├── Unauthenticated        ├── MethodNotAllowed
 │   ├── NotAllowed             ├── BodyTooLarge
 │   ├── UnsupportedMedia
+│   ├── NoSuchDeployment (a MalformedBody: an operator named a deployment without a span)
 │   ├── InvalidFilter (an operator's query)
 │   ├── InvalidStatement (an operator's SQL)
 │   └── LimitExceeded (by an operator's query)
@@ -21,6 +22,7 @@ ReceiverError
 ├── NoSuchTrace            an operator named a trace that is not stored
 ├── NotConfigured          an operator's request is for a feature that is off
 ├── NoSuchDeadLetter       an operator named a dead letter that does not exist
+├── NoSuchProject          an operator named a project that was not removed
 ├── DeadLetterConflict     an operator's action on a dead letter is impossible now
 ├── InstallationRefused    the link that a browser followed cannot complete an installation
 ├── InstallationFailed     the platform, or the disk, did not complete an installation
@@ -55,11 +57,16 @@ class MalformedBody(Refused):
     """The body is not a well-formed document of the declared type, or holds no valid span."""
 
 
+class NoSuchDeployment(MalformedBody):
+    """An operator named a deployment without a span in the time range."""
+
+
 class InvalidFilter(Refused):
     """The filter of a query is not valid. `column` counts characters from 1; `path` is a place in JSON."""
 
     def __init__(self, problem: str, *, column: int = 0, path: str = "", parameter: str = "filter") -> None:
-        super().__init__(f"{parameter}, {path or f'column {column}'}: {problem}", field=parameter)
+        self.place = path or f"column {column}"
+        super().__init__(f"{parameter}, {self.place}: {problem}", field=parameter)
         self.problem = problem
         self.column = column
         self._path = path
@@ -211,6 +218,10 @@ class NotConfigured(ReceiverError):  # noqa: N818 - a verdict, not an accident
 
 class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """No dead letter has this id."""
+
+
+class NoSuchProject(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """No project with this id was removed on the platform."""
 
 
 class DeadLetterConflict(ReceiverError):  # noqa: N818 - a verdict, not an accident

@@ -46,14 +46,17 @@ MetricName = Literal[
     "ledger_complete_from_seconds",
     "ledger_losses",
     "ledger_spans",
-    "platform_disabled_days_left",
+    "open_segment_age_seconds",
+    "platform_disabled_left_seconds",
     "platform_installations",
     "process_ends_recent",
     "process_restarts",
     "process_up",
+    "queries_lost",
     "redelivery_entries",
     "redelivery_window_seconds",
     "refused_credentials_past_hour",
+    "refused_requests_past_hour",
     "refusals",
     "reloads",
     "rollup_lag_seconds",
@@ -106,9 +109,7 @@ METRICS: dict[MetricName, Spec] = {
     "build_info": Spec(
         "gauge_sum", "Always 1; the labels name the running version.", ("version", "core_profile")
     ),
-    "certificate_expires_in_seconds": Spec(
-        "gauge_by_process", "Time until the certificate expires. Renew it below 14 days."
-    ),
+    "certificate_expires_in_seconds": Spec("gauge_by_process", "Time until expiry. Renew below 14 days."),
     "commit_deliveries": Spec(
         "counter", "Deliveries in group commits. Divided by `commit_seconds_count`: deliveries per commit."
     ),
@@ -142,8 +143,7 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "failed_answers_past_hour": Spec(
         "gauge_sum",
-        "Deliveries of the past hour without a 2xx answer, except 401, 403 and 405. Requests answered before "
-        "their path is known, such as 404, count for no drain. Platforms disable a drain at 50.",
+        "Deliveries of the past hour not answered 2xx, 401, 403 or 405. Platforms disable a drain at 50.",
         ("drain",),
     ),
     "failed_answers_past_hour_ratio": Spec(
@@ -154,12 +154,11 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "failure_budget_answers_left": Spec(
         "gauge_sum",
-        "How many more deliveries may fail within the hour before `budget.failed_answers_max`.",
+        "Deliveries that may still fail within the hour: `budget.failed_answers_max`.",
         ("drain",),
     ),
     "failure_budget_counts_seconds": Spec(
-        "gauge_sum",
-        "Period that the past-hour gauges cover: since the supervisor's start, at most an hour.",
+        "gauge_sum", "Period that the past-hour gauges cover: since the start, at most an hour."
     ),
     "failure_budget_ratio_left": Spec(
         "gauge_sum", "How much the failed share may still grow before `budget.failed_ratio_max`.", ("drain",)
@@ -187,10 +186,11 @@ METRICS: dict[MetricName, Spec] = {
         "spans not stored yet. As in `trace-drain ledger`: kept across restarts, seconds old.",
         ("drain", "outcome"),
     ),
-    "platform_disabled_days_left": Spec(
+    "open_segment_age_seconds": Spec("gauge_by_process", "Age of the open segment. Above 5: store is slow."),
+    "platform_disabled_left_seconds": Spec(
         "gauge_sum",
-        "Days until the platform deletes the first disabled installation; 30: none is disabled. Below 30 an "
-        "owner of the team must transfer the integration to a member.",
+        "Time until the platform deletes the first disabled installation; 30 days: none is disabled. Below "
+        "that, an owner of the team must transfer the integration to a member.",
     ),
     "platform_installations": Spec(
         "gauge_sum", "Installations of the platform's integration. Investigate `disabled`.", ("state",)
@@ -202,6 +202,7 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "process_restarts": Spec("counter", "Processes replaced after they exited or hung.", ("process",)),
     "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),
+    "queries_lost": Spec("gauge_sum", "Cancelled queries that do not end. Investigate above 0."),
     "redelivery_entries": Spec("gauge_sum", "Deliveries in the deduplication window."),
     "redelivery_window_seconds": Spec(
         "gauge_sum",
@@ -218,6 +219,7 @@ METRICS: dict[MetricName, Spec] = {
     "refused_credentials_past_hour": Spec(
         "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or an unknown client.", ("drain",)
     ),
+    "refused_requests_past_hour": Spec("gauge_sum", "Requests of the past hour without a 2xx.", ("drain",)),
     "refusals": Spec("counter", "Requests refused or left without an answer, by reason.", ("reason",)),
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),
     "spans_accepted": Spec("counter", "Spans in acknowledged deliveries that will be stored.", ("drain",)),

@@ -10,7 +10,8 @@ sends a `Report` every second (`Work.health` and the counts in `metrics`), so th
 blocked event loop: it kills a process that has sent nothing for 30 s. `Work.stop` is awaited once: on `Stop`,
 on SIGTERM, or when the supervisor is gone; then the process sends `Stopped` and exits. Stopping may take
 `limits.stop_grace_s`, or `ORPHAN_GRACE_S` without a supervisor, because the next supervisor waits for the
-locks. SIGINT and SIGHUP are the supervisor's and ignored here.
+locks: after `ORPHAN_EXIT_S` a timer of the kernel ends the process, even if it hangs or is still starting.
+SIGINT and SIGHUP are the supervisor's and ignored here.
 
 Health checks: an intake's `journal` decides `/readyz`; all others are shown only.
 
@@ -32,6 +33,9 @@ import uvloop
 
 from receiver import logs
 from receiver.channel import (
+    ORPHAN_EXIT_S,
+    ORPHAN_GRACE_S,
+    REPORT_S,
     AcceptFor,
     Channel,
     Failed,
@@ -48,8 +52,6 @@ from receiver.channel import (
 from receiver.errors import OperatorError, ReceiverError
 from receiver.metrics import Metrics
 
-REPORT_S = 1.0
-ORPHAN_GRACE_S = 8.0
 EXIT_FAILED = 1
 GARBAGE_OBJECTS = 50_000
 """Number of new objects that starts a garbage collection. Far above Python's default, see `settle_memory`."""
@@ -126,6 +128,7 @@ class _ChildProcess:
         self._metrics = Metrics(start.name)
         self._work: Work | None = None
         self._stop = asyncio.Event()
+        self._supervisor_pid = os.getppid()
         self._is_orphan = False
         self._sealing: asyncio.Task[None] | None = None
 
@@ -171,8 +174,13 @@ class _ChildProcess:
             if isinstance(message, Stop):
                 return
             await self._follow(work, message)
-        # A closed channel is the only sign that the supervisor was killed.
-        self._is_orphan = True
+        self._become_orphan()
+
+    def _become_orphan(self) -> None:
+        """Let the kernel end this process in time: the next supervisor already waits for its locks."""
+        if not self._is_orphan:
+            self._is_orphan = True
+            signal.setitimer(signal.ITIMER_REAL, ORPHAN_EXIT_S)
 
     async def _follow(self, work: Work, message: ToChild) -> None:
         if isinstance(message, Reload):
@@ -189,6 +197,9 @@ class _ChildProcess:
 
     async def _report(self) -> None:
         while True:
+            # The channel is not read while the process is starting.
+            if os.getppid() != self._supervisor_pid:
+                self._become_orphan()
             await self._send_report()
             logs.limited.flush()
             await asyncio.sleep(REPORT_S)

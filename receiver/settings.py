@@ -124,7 +124,7 @@ class Journal(Frozen, frozen=True):
     segment_bytes_max: Annotated[Bytes, Range(4 * KIB, 1 * GIB)] = 32 * MIB
     """A segment is sealed at this size."""
     segment_age_ms_max: Annotated[int, Range(0, 600_000)] = 1_000
-    """A segment is sealed at this age, once its predecessor is stored. Lower: fresher data, more INSERTs."""
+    """A segment is sealed at this age, once its predecessor was tried. Lower: fresher data, more INSERTs."""
     segment_growth_ms_max: Annotated[int, Range(0, 600_000)] = 3_000
     """Age of a segment that fills fast: a third of its maximum rows or bytes by then. 0: no such delay.
 
@@ -190,6 +190,8 @@ class Proxy(Frozen, frozen=True):
 class Access(Frozen, frozen=True):
     """Users of the API and the pages, besides the holder of `api_token`, and what they may do."""
 
+    enabled: bool = True
+    """Serve the API and the pages, and keep rollups. Without them, the receiver only stores spans."""
     sql: bool = False
     """Answer statements of SQL, read-only and with limits: docs/query.md says what is allowed."""
     clickhouse_listen: OptionalAddress = ""
@@ -247,36 +249,6 @@ class PlatformEvents(Frozen, frozen=True):
 Pattern = Annotated[str, Range(1, 256)]
 """A regular expression, in the syntax of the Rust crate regex: no back references, no assertions."""
 Price = Annotated[float, Range(0, 1_000_000)]
-REDACTED_KEYS = (
-    "authorization",
-    "cookie",
-    "token",
-    "passw(or)?d",
-    "passphrase",
-    "secret",
-    "api[-_. ]?key",
-    "private[-_. ]?key",
-    "credential",
-    "session",
-    "signature",
-)
-"""Keys whose values are secrets, in whatever text they occur."""
-REDACTED_PATTERNS = (
-    (
-        r"(authorization|cookie|token|passw(or)?d|secret|api[-_. ]?key|credential|session)\w*"
-        r"(\\*[\"']|%22)?\s*([=:]|%3[ad])\s*\S"
-    ),
-    r"(bearer|basic)\s+[a-z0-9+/=._~-]{8}",
-    r"eyJ[a-z0-9_-]{8}",
-    r"://[^/\s@]*:[^/\s@]*@",
-    "-----BEGIN",
-    "(AKIA|ASIA)[0-9A-Z]{16}",
-    "(sk|pk|rk|ghp|gho|ghs|glpat|xox[a-z])[-_][a-z0-9_-]{16}",
-)
-"""Secrets in texts: `KEY=VALUE`, credentials of HTTP, JSON Web Tokens, passwords in URLs, known keys.
-
-`KEY=VALUE` is also found in JSON that is a text in JSON, and in a URL that is a parameter of a URL.
-"""
 
 
 class Explain(Frozen, frozen=True):
@@ -294,10 +266,11 @@ class Explain(Frozen, frozen=True):
     """Price of a million tokens that are sent, in any currency. Not set: no cost is shown."""
     output_price: Price | None = None
     """Price of a million tokens of answers."""
-    redact_keys: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_KEYS
-    """Regular expressions for keys of attributes whose values are never sent: docs/platform.md."""
-    redact_patterns: Annotated[tuple[Pattern, ...], Range(0, 64)] = REDACTED_PATTERNS
-    """Regular expressions for texts. A text in which one is found is never sent, not even in part."""
+    redact_keys: Annotated[tuple[Pattern, ...], Range(0, 64)] = ()
+    """Regular expressions for keys of attributes whose values are never sent, in addition to the rules of the
+    receiver: docs/platform.md."""
+    redact_patterns: Annotated[tuple[Pattern, ...], Range(0, 64)] = ()
+    """Regular expressions for texts that are never sent, not even in part, in addition to those rules."""
 
 
 class Platform(Frozen, frozen=True):

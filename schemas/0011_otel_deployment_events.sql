@@ -2,7 +2,7 @@
 -- two receivers fetched at once has several rows until a merge, so queries read a row for each EventId.
 CREATE TABLE IF NOT EXISTS otel_deployment_events
 (
-    -- the project of the deployment's spans; empty if it has none, or spans of several projects
+    -- the project that a webhook of the platform names for the deployment; empty if none does
     ProjectId LowCardinality(String) CODEC(ZSTD(1)),
     DeploymentId LowCardinality(String) CODEC(ZSTD(1)),
     Created DateTime64(3, 'UTC') CODEC(Delta(8), ZSTD(1)),

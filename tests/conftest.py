@@ -1,4 +1,4 @@
-"""Order of the tests, settings of property tests, and engines that tests share: each takes a gigabyte."""
+"""Tiers and order of tests, settings of property tests, and shared engines (a gigabyte each)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.server_process import Server, clickhouse_server
+from tests.support.tiers import has_only_fault_tier, is_fault_tier
 
 # An example may take long on a busy machine.
 settings.register_profile("tests", deadline=None)
@@ -19,10 +20,32 @@ LONG_FOLDERS = {"crash", "e2e", "faults", "query", "torture"}
 """Folders with the files that take the longest: they begin first, so that none runs alone at the end."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make test` and `make test-faults`. Without it both tiers run."""
+    parser.addoption("--tier", choices=["test", "faults"], help="run only the tests of this tier")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of which `make test` runs no test."""
+    file = str(collection_path.relative_to(config.rootpath))
+    return True if config.getoption("--tier") == "test" and has_only_fault_tier(file) else None
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of `LONG_FOLDERS` first, and keep the random order within both groups."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the other tier. Put `LONG_FOLDERS` first, and keep the random order within both groups."""
+    if tier := config.getoption("--tier"):
+        chosen = [item for item in items if _is_in_tier(item, tier)]
+        config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+        items[:] = chosen
     items.sort(key=lambda item: item.path.parent.name not in LONG_FOLDERS)
+
+
+def _is_in_tier(item: pytest.Item, tier: str) -> bool:
+    is_fault = item.get_closest_marker("fault_tier") is not None or is_fault_tier(item.nodeid)
+    return is_fault == (tier == "faults") or (
+        tier == "faults" and item.get_closest_marker("random_cases") is not None
+    )
 
 
 @pytest.fixture(scope="session")

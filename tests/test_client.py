@@ -19,10 +19,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from receiver import client as client_module
-from receiver.api.query_queue import QUERIES_MAX
-from receiver.api.routes import Api
-from receiver.api.spool import SpoolSpace
 from receiver.client import ApiError, BusyError, Client, IncompleteError, LimitError, QuestionError
+from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.routes import Api
+from receiver.console.api.spool import SpoolSpace
 from tests.support import engines
 from tests.support.segments import SegmentMaker
 

@@ -12,6 +12,7 @@ import pytest
 
 from receiver.engine.store import Store
 from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import NOW_S
 from tests.support.metric_names import exported_names, named_metrics
 from tests.support.traces import span
@@ -86,7 +87,7 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap(path: Path) -> None:
     assert max(x for x, _ in cells) < 24
 
 
-@pytest.mark.parametrize("expression", expressions())
+@each_case("expression", expressions())
 def test_every_metric_of_a_panel_is_exported(expression: str) -> None:
     assert named_metrics(expression)
     assert named_metrics(expression) - exported_names() == set()

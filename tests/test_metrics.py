@@ -1,11 +1,13 @@
 """Tests of the metrics: typed, merged across processes, counters never decrease."""
 
+import shutil
+import subprocess
 from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.metrics import METRICS, MetricName, Metrics, Snapshot, carried_over
+from receiver.metrics import METRICS, SECONDS_BUCKETS, MetricName, Metrics, Series, Snapshot, carried_over
 from receiver.supervisor.exposition import render
 
 
@@ -103,3 +105,42 @@ def test_label_value_is_escaped() -> None:
     samples = values(metrics.snapshot())
 
     assert samples["trace_drain_span_notes_total", (("reason", 'a"\n\\b'),)] == 1
+
+
+PROMTOOL = shutil.which("promtool")
+OTHER_UNITS = {
+    "nanoseconds", "microseconds", "milliseconds", "minutes", "hours", "days", "weeks", "ns", "us", "ms",
+    "kilobytes", "megabytes", "gigabytes", "kib", "mib", "gib", "bits", "percent",
+}  # fmt: skip
+"""Units that Prometheus replaces by base units: seconds, bytes, ratio."""
+RESERVED_SUFFIXES = ("_total", "_count", "_sum", "_bucket", "_info")
+"""Suffixes that belong to a type of metric. The exposition adds them."""
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metric_is_named_by_the_rules_of_prometheus(name: MetricName) -> None:
+    spec, parts = METRICS[name], name.split("_")
+
+    assert name == name.lower()
+    assert not OTHER_UNITS & set(parts), "not a base unit"
+    assert not name.endswith(RESERVED_SUFFIXES) or name == "build_info"
+    assert spec.kind != "seconds" or name.endswith("_seconds")
+    assert spec.help
+    assert not {"le", "quantile"} & set(spec.labels)
+
+
+def series_of(name: MetricName) -> Series:
+    spec = METRICS[name]
+    buckets = (0,) * (len(SECONDS_BUCKETS) + 1) if spec.kind == "seconds" else ()
+    return Series(name, ("x",) * len(spec.labels), 1.0, buckets)
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_promtool_accepts_every_metric() -> None:
+    snapshot = Snapshot("intake-0", tuple(series_of(name) for name in METRICS))
+
+    checked = subprocess.run(
+        [str(PROMTOOL), "check", "metrics"], input=render([snapshot]), capture_output=True, check=False
+    )
+
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")

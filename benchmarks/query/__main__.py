@@ -16,7 +16,7 @@ from benchmarks.report import machine
 from benchmarks.store.compare import engine_of
 from benchmarks.store.segments import varied
 from benchmarks.store.workspace import DISK_BYTES_PER_SPAN, log, temporary_directory
-from receiver.query.questions import QUESTIONS
+from receiver.console.queries.questions import QUESTIONS
 
 HERE = Path(__file__).parent.parent
 

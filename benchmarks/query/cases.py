@@ -10,9 +10,9 @@ from typing import Final
 from benchmarks.query import exporter
 from benchmarks.query.values import Values
 from benchmarks.store.queries import RARE_KEY
+from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.traces import traces
 from receiver.engine.store import Store
-from receiver.query.questions import QUESTIONS
-from receiver.query.traces import traces
 
 TRACE: Final = "trace"
 """Name of the question for a trace, which has a route of its own."""

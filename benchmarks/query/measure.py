@@ -21,9 +21,9 @@ from benchmarks.query.results import CaseResult, Measured, Timing
 from benchmarks.query.values import Values, choose_values
 from benchmarks.store.segments import SegmentMaker, days_before, segment_files, varied
 from benchmarks.store.tables import Clock, ComparedTable, Name, clocked
+from receiver.console.queries.rollup.derivation import Closing, derive_due
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.store import Store
-from receiver.rollup.derivation import Closing, derive_due
 from receiver.settings import Settings
 
 Log = Callable[[str], None]

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from receiver.load.template import Template
-from receiver.load.traffic import TRACE_SPANS, Resource, Shape, Span, Value, delivery
-from receiver.load.wire import ENCODINGS
+from trace_drain_testing.load.template import Template
+from trace_drain_testing.load.traffic import TRACE_SPANS, Resource, Shape, Span, Value, delivery
+from trace_drain_testing.load.wire import ENCODINGS
 
 SHARED_SERVICE = "notification-worker"
 """Service that every project has; the other services belong to a single project."""

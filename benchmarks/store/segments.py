@@ -10,9 +10,9 @@ from random import Random
 
 from benchmarks.store.bodies import Body
 from receiver import transcode
-from receiver.load.traffic import Shape
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Settings
+from trace_drain_testing.load.traffic import Shape
 
 SEGMENT_ROWS = 200_000
 """Approximate rows of a segment that the intake seals under load."""

@@ -18,8 +18,8 @@ from benchmarks.ui.receiver import running_receiver
 from benchmarks.ui.screenshot import THEMES, themed_images, write_screenshot
 from benchmarks.ui.shop import PARAMETERS, shop
 from benchmarks.ui.tour import take_tour
-from receiver.ui.page import Page
-from receiver.ui.pages import PAGES
+from receiver.console.ui.page import Page
+from receiver.console.ui.pages.table import PAGES
 
 ROOT = Path(__file__).parents[2]
 SHOP_TRACES = 3_000

@@ -16,20 +16,22 @@ from aiohttp.test_utils import TestClient, TestServer
 from benchmarks.peers import MeasurementError
 from benchmarks.ui.results import PageRun
 from benchmarks.ui.shop import PARAMETERS
-from receiver.api.query_queue import QUERIES_MAX
-from receiver.api.routes import Api
-from receiver.api.source import Answer, ApiSource
-from receiver.api.spool import SpoolSpace
 from receiver.config.load import Loaded
+from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.routes import Api
+from receiver.console.api.source import Answer, ApiSource
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.ui.facts import ReceiverFacts
+from receiver.console.ui.pages.table import PAGES
+from receiver.console.ui.site import Site
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.engine.embedded import EmbeddedStore
-from receiver.installations.platform_records import open_records
-from receiver.query.ledger import Answer as LedgerAnswer
+from receiver.platform.feature import TEMPLATES, pages_of
+from receiver.platform.installations.platform_records import open_records
+from receiver.reports import LedgerReport
 from receiver.settings import GIB, Settings
-from receiver.ui.facts import ReceiverFacts
-from receiver.ui.pages import PAGES
-from receiver.ui.site import Site
 from receiver.writer.progress import Progress
+from tests.support.receiver_facts import DeadLettersToRead
 
 
 class TimedSource(ApiSource):
@@ -88,15 +90,22 @@ async def _site(
         api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
         settings = Settings(data_dir=str(directory))
         loaded = Loaded(settings, {}, ())
-        ledger, letters = LedgerAnswer("", "", "", "", [], []), DeadLetterList(directory)
+        ledger, letters = (
+            LedgerReport("", "", "", "", [], []),
+            DeadLettersToRead(DeadLetterList(directory).find),
+        )
+        records = open_records(settings)
         facts = ReceiverFacts(
             *(loaded, Progress(), dict, lambda: 0, lambda _query: ledger),
-            *(letters.entries, letters.find, lambda: None, pool, open_records(settings)),
+            *(letters, lambda: None, pool),
+            project_name=records.projects.name,
         )
 
         def source_for(request: web.Request) -> TimedSource:
             sources.append(TimedSource(api, request))
             return sources[-1]
 
-        async with TestClient(TestServer(api.application(Site(source_for, facts)))) as client:
+        async with TestClient(
+            TestServer(api.application(Site(source_for, facts, pages_of(records), TEMPLATES)))
+        ) as client:
             yield client

@@ -60,7 +60,7 @@ ACTIONS: Mapping[str, Callable[[BrowserPage], None]] = {"Install": _install, "Ex
 @contextmanager
 def running_demo(directory: Path) -> Iterator[list[Stop]]:
     """Run the demo until the block ends. Yields its stops, once all can be visited."""
-    command = [sys.executable, "-m", "receiver.emulator.shop_demo", "--data", str(directory)]
+    command = [sys.executable, "-m", "trace_drain_testing.shop.shop_demo", "--data", str(directory)]
     command += ["--history-s", str(HISTORY_S)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603 - our own command
         try:

@@ -1,22 +1,24 @@
 """The command line, one file per command.
 
-Each module holds the click command of the same name and is loaded only when that command is used:
+Each module holds the click command of the same name, in the folder of its area. It is loaded only when that
+command is used:
 `journal verify` must work where the engine is broken, and `version` must not wait for it.
 """
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
-from typing import cast
+from pkgutil import resolve_name
+from typing import Final, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 from receiver import __version__
-from receiver.cli import shells as _shells  # noqa: F401 - registers the shells
-from receiver.cli.group import Group, examples
+from receiver.cli.shell import shells as _shells  # noqa: F401 - registers the shells
+from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.test_kit import TEST_KIT, test_kit_command
 from receiver.errors import CommandFailed, OperatorError, place_and_reason
 from receiver.logs import harmless_text, silence_libraries
 
@@ -53,11 +55,18 @@ VERBS = {
     "trace": "Print one trace.",
     "version": "Print the versions of the receiver and its dependencies.",
 }
-"""Command → its description. The module `receiver.cli.NAME` holds the command `NAME`."""
-QUESTION_COMMANDS = frozenset(
+"""Command → its description."""
+QUERY_COMMANDS: Final = frozenset(
     {"attributes", "deployment-events", "deployments", "operations", "service-map", "services"}
 )
-"""Commands that `receiver.cli.questions` builds; the others have a module of their name."""
+"""Commands that `receiver.cli.console.questions` builds; the others have a module of their name."""
+FOLDERS: Final = {
+    "receiver": ("config", "dead", "journal", "ledger", "sampling", "schema", "serve", "version"),
+    "platform": ("explain", "platform"),
+    "shell": ("completion",),
+}
+"""Folder → its commands. Every other command is in the folder `console`."""
+FOLDER_OF: Final = {name: folder for folder, names in FOLDERS.items() for name in names}
 EXIT_INTERRUPTED = 130
 """Exit code that shells report for a command that Ctrl-C ended."""
 EPILOG = examples(
@@ -80,12 +89,15 @@ class Commands(Group):
         """Load one command."""
         if cmd_name not in VERBS:
             return None
-        # Imported by name, because an import at the top would load the engine for every command.
-        if cmd_name in QUESTION_COMMANDS:
-            built = importlib.import_module("receiver.cli.questions").command_of(cmd_name)
-            return cast("click.Command", built)
-        command = getattr(importlib.import_module(f"receiver.cli.{cmd_name}"), cmd_name)
-        return command if isinstance(command, click.Command) else None
+        # Resolved by name, because an import at the top would load the engine for every command.
+        if cmd_name in TEST_KIT:
+            return test_kit_command(cmd_name)
+        if cmd_name in QUERY_COMMANDS:
+            command = resolve_name("receiver.cli.console.questions:command_of")(cmd_name)
+        else:
+            folder = FOLDER_OF.get(cmd_name, "console")
+            command = resolve_name(f"receiver.cli.{folder}.{cmd_name}:{cmd_name}")
+        return cast("click.Command", command)
 
     def listed(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as above
         """Return the name and description of each command, without loading any command."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from receiver.config.addresses import CLICKHOUSE, is_beyond_loopback
-from receiver.settings import Settings
+from receiver.settings import Platform, Settings
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?")
@@ -21,7 +21,8 @@ _OTHER_MEANING = {"authorization", "cookie", "host", "origin"}
 def api_exposure(settings: Settings) -> Iterator[str]:
     """Require a proof of identity for each port with stored spans that other machines can reach."""
     has_proof = settings.api_token or settings.api.user or settings.api.proxy.user_header
-    if is_beyond_loopback(settings.api_listen) and not has_proof and not settings.insecure:
+    is_public = settings.api.enabled and is_beyond_loopback(settings.api_listen)
+    if is_public and not has_proof and not settings.insecure:
         where = f"api_listen = '{settings.api_listen}' is beyond loopback"
         yield f"{where} without a token; expected api_token_file"
     listen = settings.api.clickhouse_listen
@@ -30,8 +31,12 @@ def api_exposure(settings: Settings) -> Iterator[str]:
         yield f"{where} without a token; expected api.clickhouse_token_file"
 
 
-def clickhouse_store(settings: Settings) -> Iterator[str]:
-    """Require the embedded store for the ClickHouse endpoint."""
+def served_by_api(settings: Settings) -> Iterator[str]:
+    """Require the API for what it serves, and the embedded store for the ClickHouse endpoint."""
+    if settings.api.clickhouse_listen and not settings.api.enabled:
+        yield f"{CLICKHOUSE} is set with api.enabled = false; expected the API, which runs its statements"
+    if settings.platform != Platform() and not settings.api.enabled:
+        yield "[platform] is set with api.enabled = false; expected the API, which has the platform's pages"
     if settings.api.clickhouse_listen and settings.store.url != "embedded":
         yield (
             f"{CLICKHOUSE} is set with store.url = '{settings.store.url}'; clickhouse_listen serves the "

@@ -76,6 +76,7 @@ class StoreUrl:
 
 
 _STORE_FORMS = "expected 'embedded' or http(s)://user@host:port/database"
+_NATIVE_PORT = re.compile(r":(9000|9440)(?:/|$)")
 DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Allowed names of a database."""
 
@@ -90,6 +91,11 @@ def parse_store_url(text: str) -> StoreUrl | None:
         port = parts.port
     except ValueError as error:
         raise OperatorError(f"is not a URL; {_STORE_FORMS}") from error
+    if parts.scheme not in ("http", "https") and (native := _NATIVE_PORT.search(text)):
+        raise OperatorError(
+            f"has port {native[1]}, which is ClickHouse's native port; {_STORE_FORMS}, whose port is 8123, "
+            "or 8443 with https"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OperatorError(f"has scheme '{parts.scheme}', or no host; {_STORE_FORMS}")
     if port == 0:
@@ -112,10 +118,11 @@ def listen_addresses(settings: Settings) -> dict[str, str]:
     addresses = {
         "listen": settings.listen,
         "admin_listen": settings.admin_listen,
-        "api_listen": settings.api_listen,
+        "api_listen": settings.api_listen if settings.api.enabled else "",
         CLICKHOUSE: settings.api.clickhouse_listen,
     }
-    return {name: address for name, address in addresses.items() if address or name != CLICKHOUSE}
+    optional = ("api_listen", CLICKHOUSE)
+    return {name: address for name, address in addresses.items() if address or name not in optional}
 
 
 def is_beyond_loopback(listen: str) -> bool:

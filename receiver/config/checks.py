@@ -23,8 +23,8 @@ from receiver.config.access import (
     HEADER_NAME,
     api_exposure,
     api_hosts,
-    clickhouse_store,
     proxy,
+    served_by_api,
     token_problems,
     users,
 )
@@ -352,7 +352,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_ports, _ADDRESSES),
     (_exposure, ("listen", "insecure", "behind_proxy", "tls", *_IDENTIFYING)),
     (api_exposure, ("api_listen", "api_token", "insecure", "api")),
-    (clickhouse_store, (CLICKHOUSE, "store.url")),
+    (served_by_api, (CLICKHOUSE, "store.url", "api.enabled", "platform")),
     (api_hosts, ("api_hosts",)),
     (users, ("api.user", "api_token")),
     (proxy, ("api.proxy",)),

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from receiver.config.keys import (
@@ -231,18 +231,22 @@ def _env_names() -> dict[str, str]:
 
 
 def _unknown(source: str, name: str, known: Mapping[str, str]) -> Problem:
-    similar = get_close_matches(name, known, len(known))
-    close = next((candidate for candidate in similar if _is_close(name, candidate)), None)
-    if close is None:
+    # Of equally similar keys the first, which is in the same table.
+    close = max(known, key=lambda candidate: _similarity(name, candidate), default="")
+    if _similarity(name, close) < CLOSE_MIN:
         return Problem(f"{source} is not a setting; `trace-drain config show` lists all settings")
     # The similar setting was meant, so its default is not checked: that would report the mistake twice.
     return Problem(f"{source} is not a setting; did you mean '{close}'?", known[close])
 
 
-def _is_close(name: str, candidate: str) -> bool:
+def _similarity(name: str, candidate: str) -> float:
     """Compare two keys without the table that they share: a long common prefix would make any two similar."""
+    table, _, last = name.rpartition(".")
+    other_table, _, other_last = candidate.rpartition(".")
+    # A key without its unit, or with its words in another order, such as `max_bytes` for `bytes_max`.
+    if table == other_table and set(last.split("_")) <= set(other_last.split("_")):
+        return 1
     words, other_words = (re.split(r"[._\[\]]+", text) for text in (name, candidate))
     while words and other_words and words[0] == other_words[0]:
         del words[0], other_words[0]
-    rest, other_rest = "_".join(words), "_".join(other_words)
-    return SequenceMatcher(None, rest, other_rest).ratio() >= CLOSE_MIN
+    return SequenceMatcher(None, "_".join(words), "_".join(other_words)).ratio()

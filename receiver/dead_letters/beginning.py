@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -17,6 +17,7 @@ from receiver.dead_letters.directory import DeadLetter
 from receiver.engine.driver_internals import rows_of_native
 from receiver.journal.quarantine import Body
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
+from receiver.reports import Beginning
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -43,14 +44,6 @@ _EXPANDERS: Final[Mapping[str, Callable[[], _Expander]]] = {
     "deflate": zlib.decompressobj,
     "zstd": zstd.ZstdDecompressor,
 }
-
-
-class Beginning(NamedTuple):
-    """Texts of the first rows, or of the beginning of a body."""
-
-    texts: tuple[str, ...]
-    problem: str = ""
-    """Why there is no text."""
 
 
 def beginning_of(item: DeadLetter | Body, core: Core = transcode) -> Beginning:

@@ -23,25 +23,17 @@ import msgspec
 from receiver.durable.files import (
     DIRECTORY_MODE,
     DISK,
-    drafts_in,
+    delete_drafts,
     make_directories,
+    reported,
     unlink_if_exists,
     write_durably,
 )
 from receiver.errors import NoSuchDeadLetter
 from receiver.model import SegmentId
+from receiver.reports import DeadDelivery
 
 SUFFIXES = (".native.lz4", ".native.zst")
-
-
-class DeadDelivery(msgspec.Struct, frozen=True):
-    """Rows of one delivery in a dead letter."""
-
-    drain: str
-    projects: tuple[str, ...]
-    """Projects of all spans of the delivery. With several, the project of these rows is unknown."""
-    rows: int
-    digest: str
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,11 +135,11 @@ class DeadLetters:
         Call before any dead letter is written or replayed.
         """
         with self._lock:
-            for draft in drafts_in(self._root):
-                DISK.unlink(draft)
+            delete_drafts(self._root)
             for path in self._root.glob("*.json"):
                 if self._bytes_of(path) is None and path.is_file():
-                    DISK.unlink(path)
+                    with reported("reason of a deleted dead letter cannot be deleted", path):
+                        DISK.unlink(path)
 
     def _forget(self, dead_letter: DeadLetter) -> None:
         """Sync the removal of the bytes, then delete the reason."""
@@ -181,7 +173,7 @@ def _reason_or_substitute(path: Path) -> Reason:
     """Read a reason. For a damaged file, return a reason made from its name and modification time."""
     try:
         return _reason(path)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, OSError):
         # The operator must be able to see and drop the dead letter although its reason is damaged.
         # A file with another name must not hide the dead letters beside it.
         segment, cause, *_ = (*path.stem.split("."), "")

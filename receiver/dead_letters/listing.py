@@ -10,30 +10,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
-from receiver.dead_letters.directory import DeadDelivery, DeadLetter, DeadLetters
+from receiver.dead_letters.directory import DeadLetter, DeadLetters
 from receiver.durable.files import DISK
 from receiver.errors import DeadLetterConflict, NoSuchDeadLetter
 from receiver.journal.names import SEALED, file_name
 from receiver.journal.quarantine import Body, QuarantineFiles
-
-CRASHED = "crashed"
-"""Cause of bodies that crashed the decoder."""
-
-
-class DeadLetterEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter or a quarantined body, as shown to operators."""
-
-    id: str
-    cause: str
-    rows: int | None
-    """Number of rows; `None` if unknown."""
-    bytes: int
-    at: str
-    text: str
-    deliveries: tuple[DeadDelivery, ...]
-    path: str
+from receiver.reports import CRASHED, DeadDelivery, DeadLetterEntry
 
 
 class DeadLetterList:

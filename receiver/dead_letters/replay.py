@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.dead_letters.directory import DeadDelivery, DeadLetter, Reason
-from receiver.dead_letters.listing import CRASHED, DeadLetterList, iso_timestamp
+from receiver.dead_letters.beginning import beginning_of
+from receiver.dead_letters.directory import DeadLetter, Reason
+from receiver.dead_letters.listing import DeadLetterList, entry_of, iso_timestamp
 from receiver.durable.files import DISK, write_durably
 from receiver.engine.error_codes import TOO_LARGE, Fault, fault_of
 from receiver.engine.store import Store
@@ -28,23 +29,15 @@ from receiver.journal.names import Kind, file_name
 from receiver.journal.quarantine import Body
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.model import Commit, Delivery, SegmentId
+from receiver.reports import CRASHED, Beginning, DeadDelivery, DeadLetterEntry, Replayed
 
 TRANSIENT = {Fault.RETRY, Fault.SLOWER, Fault.UNKNOWN}
 """Failures of a trial that say nothing about its rows."""
 
 
-class Replayed(NamedTuple):
-    """Result of a replay."""
-
-    id: str
-    segment: str
-    """Id of the new segment; empty if there were no rows to store."""
-    rows: int
-
-
 @dataclass(frozen=True, slots=True)
 class Replayer:
-    """Replays dead letters and quarantined bodies."""
+    """Dead letters and quarantined bodies as operators read and change them; see `DeadLetterOperations`."""
 
     dead_letter_list: DeadLetterList
     journal: Path
@@ -59,6 +52,22 @@ class Replayer:
     """Raises while the tables are not up to date, because a trial also needs the current tables."""
     on_replay: Callable[[SegmentId], None]
     """Records that the segment's spans were counted as dead before. May raise, which cancels the replay."""
+
+    def entries(self) -> list[DeadLetterEntry]:
+        """Return all dead letters and quarantined bodies."""
+        return self.dead_letter_list.entries()
+
+    def entry(self, name: str) -> DeadLetterEntry:
+        """Return one of them. Raises `NoSuchDeadLetter`."""
+        return entry_of(self.dead_letter_list.find(name))
+
+    def beginning(self, name: str) -> Beginning:
+        """Return the first rows of one of them as text. Raises `NoSuchDeadLetter`."""
+        return beginning_of(self.dead_letter_list.find(name), self.core)
+
+    def drop(self, name: str) -> None:
+        """Delete one of them permanently. Raises `NoSuchDeadLetter`, `DeadLetterConflict`."""
+        self.dead_letter_list.drop(name)
 
     def replay(self, name: str) -> Replayed:
         """Replay a dead letter or body. An exception leaves it unchanged.

@@ -12,6 +12,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from receiver.logs import limited
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -293,6 +295,22 @@ def drafts_in(directory: Path, files: Files = DISK) -> list[Path]:
         return []
     names = files.names(directory)
     return [directory / name for name in names if name.startswith(".") and name.endswith(".tmp")]
+
+
+def delete_drafts(directory: Path, files: Files = DISK) -> None:
+    """Delete the temporary files in a directory. Those that cannot be deleted are reported and stay."""
+    for draft in drafts_in(directory, files):
+        with reported("temporary file cannot be deleted", draft):
+            unlink_if_exists(draft, files)
+
+
+@contextmanager
+def reported(problem: str, path: Path) -> Iterator[None]:
+    """Log an `OSError` about one file, so that the files after it are handled."""
+    try:
+        yield
+    except OSError as error:
+        limited.error(f"file: {path}", problem, path=str(path), error=error.strerror or type(error).__name__)
 
 
 def unlink_if_exists(path: Path, files: Files = DISK) -> None:

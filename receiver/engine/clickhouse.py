@@ -22,7 +22,6 @@ from urllib3 import BaseHTTPResponse, Timeout
 
 from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
-from receiver.engine.columns import alteration
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import (
     is_supported_setting,
@@ -32,16 +31,12 @@ from receiver.engine.driver_internals import (
 )
 from receiver.engine.read_only import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
-from receiver.engine.store import TABLE
 from receiver.errors import StoreTrouble
 
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
 _TEXT_CHARS_MAX = 2_000
 
-_COLUMNS = (
-    "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
-)
 _CODE = re.compile(r"Code: (\d+)\.")
 _NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
 
@@ -50,7 +45,6 @@ class ClickHouseStore(SqlStore):
     """Store on a ClickHouse server. Clients connect on first use, because the server may be down at start."""
 
     embedded = False
-    definition_version = None
     _running_id = "query_id"
 
     def __init__(
@@ -65,6 +59,10 @@ class ClickHouseStore(SqlStore):
         self._password = url.password or password
         self._login = Login(url.user or "default", self._password)
         self._insert_timeout_s = insert_timeout_s
+
+    @property
+    def definition_version(self) -> None:
+        """See `Store`."""
 
     def _open(self) -> Client:
         return self._connect(self._database)
@@ -94,12 +92,6 @@ class ClickHouseStore(SqlStore):
             client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
         except ClickHouseError as error:
             raise trouble_of(error, self._place, self._login) from error
-
-    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`. Refuses to insert if the table's columns were altered."""
-        # Before each INSERT, because another client may alter the table at any time.
-        self._check_columns()
-        return super().insert(segment, token=token, query_id=query_id)
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """See `SqlStore`."""
@@ -140,11 +132,6 @@ class ClickHouseStore(SqlStore):
             "wait_end_of_query": "1",
         }
 
-    def probe(self) -> None:
-        """See `Store`."""
-        self._check_columns()
-        super().probe()
-
     @contextmanager
     def read_only(self, settings: Mapping[str, str]) -> Iterator[ReadOnlyClient]:
         """See `Store`. Each request has the settings, because HTTP requests share no state."""
@@ -158,13 +145,6 @@ class ClickHouseStore(SqlStore):
         """See `Store`."""
         super().close()
         self._pool.clear()
-
-    def _check_columns(self) -> None:
-        """Raise if the table's columns were altered. The server itself reports a missing table better."""
-        # Read from the server each time: a cached answer would miss an ALTER.
-        columns = self.rows(_COLUMNS, {"table": TABLE})
-        if columns and (altered := alteration((str(name), str(kind)) for name, kind in columns)):
-            raise StoreTrouble(f"'{TABLE}' was altered: {altered}", name="TABLE_ALTERED")
 
     def _forget_client(self) -> None:
         """See `SqlStore`. Keeps the client, because HTTP requests share no state."""

@@ -1,6 +1,6 @@
-"""Check that a table still has the columns that segments fill, with the required types.
+"""Check that the tables still have the columns that the receiver writes and reads, with the required types.
 
-A server converts inserted values to the type of an altered column, and does not report values that the
+An engine converts inserted values to the type of an altered column, and does not report values that the
 conversion changes. An altered table is therefore refused before the INSERT, and the segments wait until it is
 repaired.
 """
@@ -8,22 +8,86 @@ repaired.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from receiver.engine.store import TABLE, Parameters
+from receiver.errors import StoreTrouble
 from receiver.transcode import COLUMNS
 
+Columns = Sequence[tuple[str, str]]
+"""Names and types."""
+
+_COLUMNS_OF_TABLES = """
+SELECT table, groupArray((name, type)) FROM system.columns
+WHERE database = currentDatabase() AND table IN {tables:Array(String)}
+GROUP BY table
+"""
 _HARMLESS = re.compile(r"LowCardinality\(|Nullable\(|, '[^']*'|\)")
 """Parts of a type that change no value: `LowCardinality`, `Nullable`, a time zone."""
+_CREATED = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)\n\(\n(.*?)^\)", re.DOTALL | re.MULTILINE)
+_COPIED = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+) AS (\w+)$", re.MULTILINE)
+_COLUMN = re.compile(r"^    (?!INDEX )(\w+) ((?:(?! CODEC\(| ALIAS | DEFAULT |,$).)+)(.*)$", re.MULTILINE)
 
 
-def alteration(table_columns: Iterable[tuple[str, str]]) -> str:
-    """Describe the first difference between the columns of a table and a segment; empty if equal."""
+class Tables(Protocol):
+    """The part of a store that the checks read."""
+
+    @property
+    def definition_version(self) -> int | None:
+        """See `Store`."""
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """See `Store`."""
+
+
+class ColumnCheck:
+    """Check of the table of spans before an INSERT."""
+
+    def __init__(self, store: Tables) -> None:
+        self._store = store
+        self._checked_version: int | None = None
+
+    def run(self) -> None:
+        """Raise if the columns were altered. The engine itself reports a missing table better."""
+        version = self._store.definition_version
+        # `None`: another client of a server may alter the table at any time, so each INSERT is checked.
+        if version is not None and version == self._checked_version:
+            return
+        if altered := altered_table(self._store, {TABLE: COLUMNS}):
+            raise StoreTrouble(altered, name="TABLE_ALTERED")
+        self._checked_version = version
+
+
+def altered_table(store: Tables, expected: Mapping[str, Columns]) -> str:
+    """Describe the first table whose columns would change values; empty if there is none."""
+    actual = dict(store.rows(_COLUMNS_OF_TABLES, {"tables": list(expected)}))
+    for table, columns in expected.items():
+        if table in actual and (difference := alteration(actual[table], columns)):
+            return f"'{table}' was altered: {difference}"
+    return ""
+
+
+def columns_of(sources: Sequence[tuple[str, str]]) -> dict[str, Columns]:
+    """Return the stored columns of each table that the migrations create. `sources`: see `schema.emit`."""
+    tables: dict[str, Columns] = {
+        table: [(name, kind) for name, kind, rest in _COLUMN.findall(body) if " ALIAS " not in rest]
+        for _, text in sources
+        for table, body in _CREATED.findall(text)
+    }
+    copies = {table: tables[of] for _, text in sources for table, of in _COPIED.findall(text)}
+    # A segment fills every column of the table of spans, and names the nested ones as the engine does.
+    return tables | copies | ({TABLE: COLUMNS} if TABLE in tables else {})
+
+
+def alteration(table_columns: Iterable[tuple[str, str]], expected: Columns) -> str:
+    """Describe the first difference between the columns of a table and the expected ones; empty if equal."""
     types = dict(table_columns)
-    for name, expected in COLUMNS:
+    for name, kind in expected:
         if name not in types:
             return f"column '{name}' is gone"
-        if _without_harmless_parts(types[name]) != _without_harmless_parts(expected):
-            return f"column '{name}' is {types[name]}; expected {expected}"
+        if _without_harmless_parts(types[name]) != _without_harmless_parts(kind):
+            return f"column '{name}' is {types[name]}; expected {kind}"
     return ""
 
 

@@ -40,6 +40,7 @@ class PromotedColumns(NamedTuple):
     """Scopes and keys that `PromotedElsewhere` contains."""
     entries: str = ""
     """The entries that define the columns, one a line."""
+    attributes: tuple[PromotedAttribute, ...] = ()
 
 
 _READ: WeakKeyDictionary[Store, tuple[int, PromotedColumns]] = WeakKeyDictionary()
@@ -73,6 +74,7 @@ def _read(store: Store) -> PromotedColumns:
         {(attribute.scope, attribute.key): attribute.column for attribute in attributes},
         frozenset(_place(text) for text in comments.get(ELSEWHERE, "").split()),
         "\n".join(sorted(map(str, attributes))),
+        tuple(attributes),
     )
 
 

@@ -28,8 +28,9 @@ from typing import NamedTuple
 from receiver import __version__
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted
-from receiver.engine.retention import retention_of, set_event_retention, set_retention
-from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store, Version
+from receiver.engine.retention import ROLLUP_TABLES, retention_of, set_event_retention, set_retention
+from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE, Store, Version
+from receiver.engine.unusable import columns_of_table, refuse_altered, refuse_unusable, unusable_reason
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.settings import PlatformEvents, Settings
 
@@ -43,8 +44,6 @@ VERSION_MIN = Version(24, 3)
 SINGLE_STREAM_SINCE = Version(25, 10)
 MERGE_BASE_SINCE = Version(24, 12)
 EVENT_RETENTION_DAYS = PlatformEvents().retention_days
-OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"
-"""Sorting key of the table before the first release. An ALTER cannot change a sorting key."""
 UNKNOWN_DATABASE = 81
 TABLE_ALREADY_EXISTS = 57
 PROMOTED = "promoted attributes"
@@ -126,12 +125,12 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
 ) -> list[str]:
     """Apply the missing statements, the columns of promoted attributes, and the retention.
 
-    Returns the names of the changes that were made.
+    Returns the names of the changes that were made. Raises `OperatorError` if a table cannot be used.
     """
     engine = _engine_with_database(store)
     statements = emit(sources, engine, retention_days, event_retention_days)
     # Before the first change: a table of another program must stay as it is.
-    _refuse_unusable(store)
+    refuse_unusable(store)
     if (
         # Without the lock first: nearly every start finds nothing to do and must not wait for others.
         not _pending(store, statements)
@@ -139,6 +138,7 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
         and retention_of(store, DEPLOYMENT_EVENTS) in {event_retention_days, None}
         and not (attributes and promoted.outdated(store, attributes, engine.version))
     ):
+        refuse_altered(store, sources)
         return []
     with _locked(store, sleep):
         # Read again under the lock, because another receiver may have applied some in the meantime.
@@ -147,7 +147,30 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
         changes = [_apply_one(store, engine, statement) for statement in pending]
         changes += _promote(store, attributes, engine)
         changes += set_event_retention(store, event_retention_days)
-        return changes + set_retention(store, retention_days)
+        changes += set_retention(store, retention_days)
+    # After the statements, which bring the tables of an older release up to date.
+    refuse_altered(store, sources)
+    return changes
+
+
+def dropped(store: Store, sources: Sequence[tuple[str, str]], *, has_stored: bool) -> list[str]:
+    """Return the tables whose rows are lost: they existed, and `apply` will create them again, empty.
+
+    Rollups are not among them, because they are derived again. `has_stored`: the store contained spans, so
+    the table of spans existed even if no statement is recorded.
+    """
+    try:
+        existing = _existing(store)
+        recorded = _recorded(store)
+    except StoreTrouble as trouble:
+        if trouble.code != UNKNOWN_DATABASE:
+            raise
+        existing, recorded = set(), set()
+    known = {
+        table for name, text in sources if int(name[:4]) in recorded for table in _OF_TABLE.findall(text)
+    }
+    known |= {TABLE} if has_stored else set()
+    return sorted(known - existing - {*ROLLUP_TABLES})
 
 
 def status(
@@ -169,7 +192,7 @@ def status(
         engine=engine,
         applied=tuple(name for name in names if name not in pending),
         missing=tuple(name for name in names if name in pending),
-        unusable=_foreign_reason(store) or _outdated_reason(store),
+        unusable=unusable_reason(store, sources),
         retention_days=retention_of(store, TABLE),
         settings=tuple(_durability(store)),
     )
@@ -203,55 +226,13 @@ def _engine_with_database(store: Store) -> Engine:
     return Engine(version, store.embedded)
 
 
-def _columns(store: Store, table: str) -> set[str]:
-    rows = store.rows(
-        "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}",
-        {"table": table},
-    )
-    return {str(name) for (name,) in rows}
-
-
-def _foreign_reason(store: Store) -> str:
-    columns = _columns(store, TABLE)
-    # Only the receiver's own tables have this column.
-    if not columns or "SegmentEpoch" in columns:
-        return ""
-    maker = "an OpenTelemetry Collector" if "SpanAttributes" in columns else "another program"
-    return f"table '{TABLE}' was made by {maker}: it has {len(columns)} columns, but no SegmentEpoch"
-
-
-def _outdated_reason(store: Store) -> str:
-    key = store.rows(
-        "SELECT sorting_key FROM system.tables WHERE database = currentDatabase() AND name = {table:String}",
-        {"table": TABLE},
-    )
-    if not key or key[0][0] != OUTDATED_SORTING_KEY:
-        return ""
-    return (
-        f"table '{TABLE}' was made by a development version of the receiver: it is sorted by "
-        f"({OUTDATED_SORTING_KEY})"
-    )
-
-
-def _refuse_unusable(store: Store) -> None:
-    if reason := _outdated_reason(store):
-        raise OperatorError(
-            f"{reason}, which cannot be changed. To keep its spans: stop the receiver, export the table to a "
-            "file, create a new store or database with `trace-drain schema apply`, and load the file; "
-            "docs/operations.md has the commands (Tables of a development version)"
-        )
-    if reason := _foreign_reason(store):
-        raise OperatorError(
-            f"{reason}; expected a table of this receiver. To adopt its spans: "
-            f"RENAME TABLE {TABLE} TO {TABLE}_before; the same with {COMPANION}; drop its materialized view; "
-            "`trace-drain schema apply`; then INSERT the columns both have from the old table into the new "
-            "one. Or name another database in store.url"
-        )
+def _existing(store: Store) -> set[str]:
+    return {str(name) for (name,) in store.rows(_TABLES)}
 
 
 def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
     applied = _recorded(store)
-    existing = {str(name) for (name,) in store.rows(_TABLES)}
+    existing = _existing(store)
     return [
         statement
         for statement in statements
@@ -262,7 +243,7 @@ def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
 
 def _recorded(store: Store) -> set[object]:
     # The first statement creates this table.
-    if not _columns(store, MIGRATIONS):
+    if not columns_of_table(store, MIGRATIONS):
         return set()
     return {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
 

@@ -19,6 +19,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.engine.advice import Login
+from receiver.engine.columns import ColumnCheck
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import is_supported_setting, quote_identifier
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
@@ -173,6 +174,12 @@ class SqlStore(ABC):
         # Protects the list only. A client is used by its thread alone.
         self._lock = threading.Lock()
         self._clients: list[Client] = []
+        self._column_check = ColumnCheck(self)
+
+    @property
+    @abstractmethod
+    def definition_version(self) -> int | None:
+        """See `Store`."""
 
     @abstractmethod
     def _open(self) -> Client:
@@ -210,7 +217,8 @@ class SqlStore(ABC):
         return Version(int(major), int(minor))
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`."""
+        """See `Store`. Refuses to insert if the table's columns were altered."""
+        self._column_check.run()
         return self._insert_file(TABLE, segment, query_id, {"insert_deduplication_token": token})
 
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
@@ -297,6 +305,7 @@ class SqlStore(ABC):
 
     def probe(self) -> None:
         """See `Store`. The row is older than any retention, so it is deleted again."""
+        self._column_check.run()
         self._insert_select(_PROBE, None)
 
     @contextmanager

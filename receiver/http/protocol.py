@@ -22,6 +22,7 @@ from receiver.http.parser import FIELD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, L
 from receiver.logs import limited
 
 if TYPE_CHECKING:
+    from aiohttp.streams import StreamReader
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
     from aiohttp.web_server import Server
@@ -57,6 +58,7 @@ class HttpConnection(AiohttpConnection):
         "_limits",
         "_on_close",
         "_on_lost",
+        "_open_payload",
     )
 
     def __init__(
@@ -85,6 +87,8 @@ class HttpConnection(AiohttpConnection):
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_since_s = self.loop.time()
         self._is_closing = False
+        self._open_payload: StreamReader | None = None
+        """Body of the last parsed request."""
 
     @property
     def is_working(self) -> bool:
@@ -95,6 +99,12 @@ class HttpConnection(AiohttpConnection):
     def idle_since_s(self) -> float:
         """Return the loop time of the last answer, or of the connect."""
         return self._idle_since_s
+
+    @property
+    def _is_body_arriving(self) -> bool:
+        """Return whether received bytes belong to a body, perhaps of a request that was answered early."""
+        payload = self._open_payload
+        return payload is not None and not payload.is_eof() and payload.exception() is None
 
     def disconnect(self, reason: str) -> None:
         """Close the connection without an answer, even if it is not established yet."""
@@ -125,24 +135,29 @@ class HttpConnection(AiohttpConnection):
         if self._is_closing:
             return
         rest = b""
-        if not self.is_working:
+        if not (self.is_working or self._is_body_arriving):
             # aiohttp limits each line and their number; together that would allow 16 times as much. A body
             # may arrive together with its head, and does not count.
             allowed = HEAD_BYTES_MAX - self._head_bytes
             data, rest = data[:allowed], data[allowed:]
             self._head_bytes += len(data)
-        super().data_received(data)
+        self._parse(data)
         if rest:
             if not self.is_working:
                 self._refuse_head()
                 return
-            super().data_received(rest)
-        if self.is_working:
+            self._parse(rest)
+        if self.is_working or self._is_body_arriving:
             self._stop_head_timer()
             self._head_bytes = 0
         # A later head has begun; before its first byte only the keep-alive timeout applies.
         elif self._head_timer is None:
             self._start_head_timer()
+
+    def _parse(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.messages:
+            self._open_payload = self.messages[-1][1]
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(self._limits.header_timeout_s, self._end_late_head)

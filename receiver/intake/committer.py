@@ -349,6 +349,7 @@ class Committer:
             digests = [""] * len(group.pending)
         for pending, outcome, digest in zip(group.pending, group.outcomes, digests, strict=True):
             if pending.until_stored and record:
+                pending.is_written = True
                 self._store_waiters.join(group.segment, pending, outcome, digest)
             else:
                 pending.resolve(outcome)

@@ -14,11 +14,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
+from multidict import MultiMapping
+
 from receiver.errors import NotAllowed, Unauthenticated
 from receiver.settings import Drain
 
 HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 SIGNATURE_ALGORITHMS = ("sha1", "sha256")
+INCOMPLETE = "credentials are missing, unknown or incomplete; expected those of this path"
 DRAINS_LOGGED_MAX = 4
 """Number of drains of one path that a log line about missing credentials names."""
 
@@ -40,6 +43,12 @@ class Credentials:
         self._token_digests = [hashlib.sha256(token.encode()).digest() for token in drain.tokens]
         self._secrets = [secret.encode() for secret in drain.signature_secrets]
         self._algorithm = drain.signature_algorithm
+
+    @property
+    def header_names(self) -> tuple[str, ...]:
+        """Return the headers that this drain reads."""
+        token = (self._header,) if self._token_digests else ()
+        return (*token, self.drain.signature_header) if self.signed else token
 
     @property
     def strength(self) -> int:
@@ -111,7 +120,9 @@ class Credentials:
         name, algorithm = self.drain.signature_header, self._algorithm
         value = headers.get(name, "")
         if _signature(value, algorithm):
-            return f"signature in the header '{name}' does not match the body with any of the drain's secrets"
+            # Webhooks have no drain.
+            secrets = "the drain's secrets" if self.drain.name else "the secrets of platform.webhook"
+            return f"signature in the header '{name}' does not match the body with any of {secrets}"
         digits = 2 * hashlib.new(algorithm).digest_size
         others = [other for other in SIGNATURE_ALGORITHMS if other != algorithm and _signature(value, other)]
         problem = f"is an HMAC-{others[0]}" if others else f"is not an HMAC-{algorithm}"
@@ -127,6 +138,13 @@ def _signature(header: str, algorithm: str) -> bytes:
     is_hex = len(value) == 2 * hashlib.new(algorithm).digest_size and HEX_DIGITS.issuperset(value)
     # No digest equals the empty one, so a malformed signature fails like a wrong one.
     return bytes.fromhex(value) if is_hex else b""
+
+
+def refuse_repeats(at_path: Sequence[Credentials], headers: MultiMapping[str]) -> None:
+    """Raise `Unauthenticated` for two headers of a credential: a proxy may check the other one."""
+    for name in {name for drain in at_path for name in drain.header_names}:
+        if len(headers.getall(name, ())) > 1:
+            raise Unauthenticated(INCOMPLETE, log_fields={"error": f"header '{name}' is repeated"})
 
 
 def authorise(
@@ -146,10 +164,7 @@ def authorise(
             "expected the token of a drain at this path, and its signature if it requires one",
             log_fields={"error": f"token is known for drain '{elsewhere}' at another path; here: {why}"},
         )
-    raise Unauthenticated(
-        "credentials are missing, unknown or incomplete; expected those of this path",
-        log_fields={"error": why},
-    )
+    raise Unauthenticated(INCOMPLETE, log_fields={"error": why})
 
 
 def verify(admitted: Sequence[Credentials], headers: Mapping[str, str], body: bytes) -> Drain:

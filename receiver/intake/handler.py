@@ -22,10 +22,11 @@ from aiohttp.helpers import RequestKey
 from aiohttp.web_request import BaseRequest
 
 from receiver.errors import MethodNotAllowed, ReceiverError, Refused
-from receiver.intake import answers, body, credentials, head, media
+from receiver.intake import answers, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
-from receiver.intake.body import Payload
+from receiver.intake.connections import body
+from receiver.intake.connections.body import Payload
 from receiver.intake.head import Head, HttpRefused, RequestContext
 from receiver.intake.pending import PendingDelivery, ReceiptCallback
 from receiver.intake.routes import KeepWebhook, Routes, Sender
@@ -342,7 +343,8 @@ def _log_refusal(name: str, context: RequestContext, status: int, error: Excepti
     fields["error"] = str(error)
     if isinstance(error, Refused):
         fields.update(error.log_fields)
-    limited.warning(f"{name}:{context.drain_name}", "request refused", status=status, **fields)
+    event = "webhook refused" if context.is_webhook else "request refused"
+    limited.warning(f"{name}:{context.drain_name}", event, status=status, **fields)
 
 
 def _clear_tracebacks(error: BaseException) -> None:

@@ -110,16 +110,17 @@ def is_from_exporter(headers: Mapping[str, str]) -> bool:
 def read(request: BaseRequest, routes: Routes, route: Route, context: RequestContext) -> Head:
     """Check credentials, expectation and media type of a delivery, and return its head."""
     headers = request.headers
+    credentials.refuse_repeats(route.drains, headers)
     admitted = credentials.authorise(route.drains, routes.credentials, headers)
     context.drain_name = admitted[0].drain.name
     expectation = headers.get("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
         raise HttpRefused(417, "expectation is not supported; expected 100-continue or none")
+    if context.is_webhook:
+        media.require_plain_json(headers.get("Content-Type"), headers.getall("Content-Encoding", ()))
     is_test = not (context.is_webhook or is_from_exporter(headers))
     kind = ContentKind.JSON if is_test else media.content_kind(headers.get("Content-Type"))
     encodings = () if is_test else media.codings(headers.getall("Content-Encoding", ()))
-    if context.is_webhook:
-        media.require_plain_json(kind, encodings)
     return Head(
         routes=routes,
         route=route,

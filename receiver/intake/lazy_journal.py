@@ -55,6 +55,11 @@ class LazyJournal:
         """The last error of the disk; empty if there is none."""
         return self._open_error if self._appender is None else self._appender.trouble
 
+    @property
+    def open_age_s(self) -> float:
+        """The age of the open segment; 0 if there is none."""
+        return 0.0 if self._appender is None else self._appender.open_age_s
+
     def full_reason(self, more_bytes: int = 0) -> str | None:
         """See `Appender`."""
         return NOT_OPEN if self._appender is None else self._appender.full_reason(more_bytes)

@@ -36,6 +36,21 @@ SUPPORTED_CODINGS = "gzip, zstd, deflate, snappy, lz4"
 CODINGS_MAX = 2
 """Maximum number of content codings: a proxy may compress twice by accident, but not three times."""
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+OTHER_TYPES = frozenset(
+    {
+        *("application/cbor", "application/msgpack", "application/octet-stream", "application/x-msgpack"),
+        *(
+            "application/vnd.apache.thrift.binary",
+            "application/x-thrift",
+            "application/x-www-form-urlencoded",
+        ),
+        *("application/cloudevents+json", "application/json-seq", "application/ld+json", "application/xml"),
+        *("multipart/form-data", "text/csv", "text/html", "text/json", "text/plain", "text/xml"),
+    }
+)
+"""Types that the answer to an unsupported request names. Any other is text of the sender, never repeated."""
+OTHER_CODINGS = frozenset({"br", "brotli", "bzip2", "compress", "dcz", "lzma", "xz"})
+"""The same for content codings."""
 SUPPORTED_TYPES = "application/x-protobuf, application/json or application/x-ndjson"
 
 
@@ -69,16 +84,22 @@ def content_kind(content_type: str | None) -> ContentKind:
         raise UnsupportedMedia("the request is gRPC; expected the exporter protocol http/protobuf")
     kind = KIND_OF.get(name)
     if kind is None:
-        raise UnsupportedMedia(f"content type is not supported; expected {SUPPORTED_TYPES}")
+        named = f" '{name}'" if name in OTHER_TYPES else ""
+        raise UnsupportedMedia(f"content type{named} is not supported; expected {SUPPORTED_TYPES}")
     # A charset has no meaning for protobuf.
     if kind is not ContentKind.PROTOBUF and not CHARSETS.issuperset(_charsets(parameters)):
         raise UnsupportedMedia("charset is not supported; expected utf-8")
     return kind
 
 
-def require_plain_json(kind: ContentKind, encodings: Sequence[str]) -> None:
+def require_plain_json(content_type: str | None, content_encodings: Sequence[str]) -> None:
     """Check the media type of a webhook. Raises `UnsupportedMedia`."""
-    if kind is not ContentKind.JSON or encodings:
+    try:
+        is_plain = content_kind(content_type) is ContentKind.JSON and not codings(content_encodings)
+    # Its message lists the types of deliveries.
+    except UnsupportedMedia:
+        is_plain = False
+    if not is_plain:
         raise UnsupportedMedia("a webhook has another content type or is compressed; expected plain JSON")
 
 
@@ -101,7 +122,8 @@ def _codings(header: str) -> tuple[str, ...]:
     # A list may have empty elements (RFC 9110, 5.6.1).
     applied = tuple(CODING_OF.get(name, "") for name in names if name not in {"", "identity"})
     if "" in applied:
-        raise UnsupportedMedia(f"content encoding is not supported; expected {SUPPORTED_CODINGS}")
+        named = next((f" '{name}'" for name in names if name in OTHER_CODINGS), "")
+        raise UnsupportedMedia(f"content encoding{named} is not supported; expected {SUPPORTED_CODINGS}")
     if len(applied) > CODINGS_MAX:
         raise UnsupportedMedia(f"body has {len(applied)} content encodings; expected at most {CODINGS_MAX}")
     return applied

@@ -38,6 +38,7 @@ class PendingDelivery:
         "delivery",
         "is_queued",
         "is_resolved",
+        "is_written",
         "until_stored",
         "weight_bytes",
     )
@@ -59,6 +60,8 @@ class PendingDelivery:
         self.until_stored = until_stored
         self.is_queued = False
         """Whether it still waits for a group, so that no part of it is being written."""
+        self.is_written = False
+        """Whether its record is on disk, so that only the store is awaited."""
         self.is_resolved = False
         """Whether it has its receipt or was abandoned."""
         self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
@@ -187,6 +190,10 @@ class DeliveryQueue:
 def _deadline_error(pending: PendingDelivery, full_reason: str | None) -> ReceiverError:
     if full_reason is not None and pending.is_queued:
         return JournalFull(full_reason)
+    if pending.is_written:
+        return DeadlinePassed(
+            "the delivery is on disk, but its spans were not stored in time; they will be stored later"
+        )
     return DeadlinePassed("the delivery was not written to disk in time; it may still be written")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher, get_close_matches
 from urllib.parse import unquote, urlsplit
 
 from receiver.errors import NoSuchPath, OperatorError
@@ -20,6 +21,10 @@ from receiver.settings import Drain, Limits, Webhook
 
 TRACES = "/v1/traces"
 """Path that exporters append to a base URL."""
+NEAR_MIN = 0.75
+"""Similarity, 0 to 1, from which the path of exporters is suggested for an unknown path."""
+NEAR_CHARS_MIN = 5
+"""Length of the shortest path that is suggested: one character is too much of a shorter path."""
 OTHER_SIGNALS = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
 PATH_CHARS_LOGGED_MAX = 200
 """Number of characters of an unknown path that are logged."""
@@ -136,6 +141,11 @@ class Routes:
                 )
         if meant == "/":
             return f"the URL has no path; expected {self._default_or_any()}"
+        near = next(
+            (configured for configured in self._configured if _is_near(meant, _normal(configured))), ""
+        )
+        if near:
+            return f"no drain at this path; did you mean '{near}'?"
         return "no drain at this path; expected the path of a configured drain"
 
     def _default_or_any(self) -> str:
@@ -162,6 +172,18 @@ def _normal(path: str) -> str:
     """Normalize common misspellings of a path: case, double slashes, dots, escapes, a fragment."""
     steps = unquote(path).partition("#")[0].lower().split("/")
     return "/" + "/".join(step for step in steps if step not in {"", "."})
+
+
+def _is_near(path: str, configured: str) -> bool:
+    """Return whether a path is similar to that of exporters, or differs in one character from another."""
+    # The path of exporters is public. Another path may be secret.
+    if configured == TRACES:
+        return bool(get_close_matches(path[:PATH_CHARS_LOGGED_MAX], (TRACES,), cutoff=NEAR_MIN))
+    longest, shortest = max(len(path), len(configured)), min(len(path), len(configured))
+    if longest - shortest > 1 or shortest < NEAR_CHARS_MIN:
+        return False
+    blocks = SequenceMatcher(None, path, configured, autojunk=False).get_matching_blocks()
+    return sum(block.size for block in blocks) >= longest - 1
 
 
 def _verify_line(drain: Drain) -> bytes:

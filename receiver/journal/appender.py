@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown, StaleSegment
 from receiver.journal.ceiling import Ceiling
+from receiver.journal.deferred import DeferredSegments
 from receiver.journal.epoch_directory import EpochDirectory
 from receiver.journal.names import Kind
 from receiver.journal.outcomes import SegmentOutcomes
@@ -43,7 +44,7 @@ TROUBLE_S = 30.0
 RETRY_S = 1.0
 """Delay before a failed seal is retried."""
 PREDECESSOR_CHECK_S = 0.05
-"""Interval between checks whether the previous segment is stored."""
+"""Interval between checks whether the previous segment is stored or deferred."""
 
 GROWTH_SHARE = 1 / 3
 """Share of its maximum size that a segment reaches within `segment_growth_ms_max` if it may grow so long."""
@@ -62,6 +63,8 @@ class Retired:
     """Whether every record that was never acknowledged is removed from the file."""
     tried_at_s: float = -math.inf
     """Time of the last attempt to seal it."""
+    has_failed: bool = False
+    """Whether an attempt to seal it has failed."""
 
 
 def sealing_age_ms(limits: settings.Journal, fullness: float) -> float:
@@ -93,6 +96,7 @@ class Appender:
         self._now = now
         self._files = files
         self._outcomes = SegmentOutcomes(root.parent / "outcomes")
+        self._deferred = DeferredSegments(root.parent, files)
         self._ceiling = Ceiling(root, limits, files, now)
         self._ceiling.measure()
         # Lock order: `_writing` first, then `_sealing` or `_choosing`.
@@ -203,6 +207,11 @@ class Appender:
         """Return the last disk error if it is recent and no append has succeeded since."""
         return self._error if self._now() - self._error_at_s < TROUBLE_S else ""
 
+    @property
+    def open_age_s(self) -> float:
+        """Return the age of the open segment; 0 if there is none."""
+        return 0.0 if self._open is None else self._now() - self._opened_at_s
+
     def full_reason(self, more_bytes: int = 0) -> str | None:
         """Return why a record of this size would be refused, or `None`. Does not access the disk."""
         if self._has_undropped_tail():
@@ -234,14 +243,26 @@ class Appender:
             return False
         # While the writer is behind, sealing by age would only add small segments, so the segment grows
         # further.
-        return current.place.seq == 0 or self._is_predecessor_stored(current)
+        return current.place.seq == 0 or not self._is_writer_behind(current)
 
-    def _is_predecessor_stored(self, current: Segment) -> bool:
-        """Check the disk, but at most once in `PREDECESSOR_CHECK_S`, because every group commit asks."""
+    def _is_writer_behind(self, current: Segment) -> bool:
+        """Return whether the previous segment still waits for its first turn of the writer.
+
+        Checks the disk at most once in `PREDECESSOR_CHECK_S`, because every group commit calls it.
+        """
         if self._now() - self._predecessor_checked_at_s < PREDECESSOR_CHECK_S:
-            return False
+            return True
         self._predecessor_checked_at_s = self._now()
-        return self.is_stored(SegmentId(self.epoch, current.place.seq - 1))
+        previous = SegmentId(self.epoch, current.place.seq - 1)
+        return not (
+            self.is_stored(previous) or self._deferred.has(previous) or self._is_only_failed_seal(previous)
+        )
+
+    def _is_only_failed_seal(self, segment: SegmentId) -> bool:
+        """Return whether the disk refuses to seal this segment, and no other segment waits for its seal."""
+        # A copy and no lock: the sealing thread may remove items meanwhile.
+        retired = tuple(self._retired)
+        return len(retired) == 1 and retired[0].place.seq == segment.seq and retired[0].has_failed
 
     def _admit(self, record_bytes: int) -> None:
         if self._closed:
@@ -295,6 +316,7 @@ class Appender:
                 retired.tail_dropped = True
             retired.place.seal(retired.sums.bytes, retired.sums.footer(), self._sealed_kind)
         except OSError as error:
+            retired.has_failed = True
             segment = SegmentId(self.epoch, retired.place.seq)
             limited.warning(
                 "seal", "segment cannot be sealed yet", segment=str(segment), error=error.strerror

@@ -79,7 +79,7 @@ def pending_segments(root: Path) -> Iterator[PendingSegment]:
     """Yield each segment once, open or sealed."""
     epochs = [path for path in root.iterdir() if epoch_of(path.name) is not None] if root.is_dir() else []
     for directory in epochs:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             names = [name for path in directory.iterdir() if (name := parse_file_name(path.name)) is not None]
             # A set, because a listing during a rename may contain both names of a segment.
             for seq in sorted({name.seq for name in names if name.kind in (Kind.OPEN, *SEALED)}):

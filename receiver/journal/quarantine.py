@@ -84,10 +84,10 @@ class QuarantineFiles:
             write_unsynced(path, body)
 
     def note_of(self, path: Path) -> Note:
-        """Read the note of a body; return an empty note if it is missing or damaged."""
+        """Read the note of a body; return an empty note if it is missing or cannot be read."""
         try:
             return msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=Note)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError):
             return Note()
 
     def drop(self, body: Body) -> None:

@@ -112,11 +112,21 @@ class Journal:
             self._adopt(directory)
         listed = []
         for file in self._journal_files():
-            size_bytes = self._files.size_bytes(file.path)
+            size_bytes = self._size_bytes(file.path)
             if file.kind in SEALED and size_bytes is not None and not self._is_of_newer_version(file.path):
                 listed.append(SegmentFile(file.id, file.path, size_bytes, file.kind, self._files))
         self.newer = [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
         return listed
+
+    def _size_bytes(self, path: Path) -> int | None:
+        """Return the size of a segment; `None` if it was deleted, 0 if the disk cannot read it.
+
+        An unreadable segment is listed, so that the writer keeps its state and reports the error.
+        """
+        try:
+            return self._files.size_bytes(path)
+        except OSError:
+            return 0
 
     def _is_of_newer_version(self, path: Path) -> bool:
         """Return whether a newer version wrote this segment. Each file is checked once."""

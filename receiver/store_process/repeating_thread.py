@@ -16,15 +16,21 @@ class RepeatingThread:
         self._step = step
         self._every_s = every_s
         self._is_stopping = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Start with the first step."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Run the next step at once."""
+        self._wake.set()
+
     def stop(self, seconds: float) -> None:
         """Begin no more steps, and wait for the running one at most this long."""
         self._is_stopping.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
 
@@ -36,4 +42,5 @@ class RepeatingThread:
                 limited.error(
                     f"thread:{self._name}", "step of a thread failed; it is tried again", exc_info=error
                 )
-            self._is_stopping.wait(self._every_s)
+            self._wake.wait(self._every_s)
+            self._wake.clear()

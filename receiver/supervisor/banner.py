@@ -23,11 +23,9 @@ def startup_banner(settings: Settings, state: State, config: Path | None = None)
     lines = [
         f"endpoint   {state.urls['listen']}{drain.path}   (drain {drain.name})" for drain in settings.drain
     ]
-    api = state.urls["api"]
-    lines += [
-        f"admin      {state.urls['admin']}/readyz?verbose",
-        f"pages      {api}   (API: {api}/docs)",
-    ]
+    lines.append(f"admin      {state.urls['admin']}/readyz?verbose")
+    if api := state.urls.get("api"):
+        lines.append(f"pages      {api}   (API: {api}/docs)")
     if clickhouse := state.urls.get("clickhouse"):
         lines.append(f"clickhouse {clickhouse}   (read-only)")
     lines += [*_trust_note(settings), ""]

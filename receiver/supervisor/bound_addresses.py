@@ -21,7 +21,7 @@ def with_bound_addresses(configured: Settings, settings: Settings, sockets: Sock
     addresses = {
         "listen": str(address_of(sockets.drain[0])),
         "admin_listen": str(address_of(sockets.admin)),
-        "api_listen": str(address_of(sockets.api)),
+        "api_listen": str(address_of(sockets.api)) if sockets.api else configured.api_listen,
         CLICKHOUSE: str(address_of(sockets.clickhouse)) if sockets.clickhouse else "",
     }
     problems = problems_of(_replaced(configured, addresses))

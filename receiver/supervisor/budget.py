@@ -3,7 +3,8 @@
 Platforms e-mail the owner and mark a drain as errored after 50 failed deliveries in an hour, or when 80 % of
 them fail. A delivery failed if the status was not 2xx or the connection closed before the answer. 3xx counts
 too, because no platform follows redirects. 401 and 403 are counted apart, because the sender may be a
-stranger. OPTIONS (204), other methods (405) and requests for unknown drains are not deliveries.
+stranger. OPTIONS (204), other methods (405) and requests for unknown drains are not deliveries. Refused
+requests of every kind are counted besides, for the page of the receiver.
 
 Invariant: the window is one hour of monotonic time, exact to a minute. Replacing a process loses no counts; a
 new supervisor starts at zero, and `failure_budget_counts_seconds` reports how long it has counted.
@@ -22,6 +23,8 @@ HOUR_S = 3_600
 MARK_S = 60
 """Interval between two samples, which is the precision of the window."""
 CREDENTIALS = frozenset({"401", "403"})
+NO_DRAIN = ""
+"""Label of requests that match no drain."""
 NO_DELIVERIES = frozenset({"204", "405"})
 
 
@@ -33,19 +36,22 @@ class Answers(NamedTuple):
     failed: float = 0
     refused: float = 0
     """Requests with wrong credentials, which may come from any client on the network."""
+    not_2xx: float = 0
+    """Requests with any other answer than 2xx, including those that are not deliveries."""
 
     def plus(self, status: str, count: float) -> Answers:
         """Return the counts with `count` more answers of this status."""
-        if status in NO_DELIVERIES:
-            return self
-        if status in CREDENTIALS:
-            return self._replace(refused=self.refused + count)
         failed = 0 if status.startswith("2") else count
-        return self._replace(all=self.all + count, failed=self.failed + failed)
+        counts = self._replace(not_2xx=self.not_2xx + failed)
+        if status in NO_DELIVERIES:
+            return counts
+        if status in CREDENTIALS:
+            return counts._replace(refused=self.refused + count)
+        return counts._replace(all=self.all + count, failed=self.failed + failed)
 
     def minus(self, other: Answers) -> Answers:
         """Return the difference to earlier counts."""
-        return Answers(self.all - other.all, self.failed - other.failed, self.refused - other.refused)
+        return Answers(*(now - before for now, before in zip(self, other, strict=True)))
 
 
 class FailureBudget:
@@ -76,6 +82,9 @@ class FailureBudget:
         """Set the failure budget gauges."""
         metrics.set("failure_budget_counts_seconds", min(HOUR_S, self._now() - self._begun_s))
         for drain, answers in self.past_hour(snapshots).items():
+            metrics.set("refused_requests_past_hour", answers.not_2xx, drain=drain)
+            if drain == NO_DRAIN:
+                continue
             # A drain without deliveries has failed none.
             ratio = answers.failed / max(answers.all, 1)
             metrics.set("failed_answers_past_hour", answers.failed, drain=drain)
@@ -88,7 +97,7 @@ class FailureBudget:
 
 
 def answers_of(snapshots: Iterable[Snapshot]) -> dict[str, Answers]:
-    """Return the total answers of each drain. Requests for unknown drains are left out."""
+    """Return the total answers of each drain, and those of requests that match no drain."""
     labels = METRICS["deliveries"].labels
     totals: dict[str, Answers] = defaultdict(Answers)
     for snapshot in snapshots:
@@ -96,6 +105,4 @@ def answers_of(snapshots: Iterable[Snapshot]) -> dict[str, Answers]:
             if series.name == "deliveries":
                 label = dict(zip(labels, series.labels, strict=True))
                 totals[label["drain"]] = totals[label["drain"]].plus(label["status"], series.value)
-    # The empty label counts requests that match no drain.
-    totals.pop("", None)
     return dict(totals)

@@ -12,7 +12,7 @@ import msgspec
 
 from receiver.channel import Pems
 from receiver.errors import OperatorError
-from receiver.intake.tls import Stamp, as_files, build_context, stamp_of
+from receiver.intake.connections.tls import Stamp, as_files, build_context, stamp_of
 from receiver.settings import Settings, Tls
 from receiver.supervisor.lazy_imports import self_signed
 

@@ -88,8 +88,8 @@ class Role:
     """Longest pause before a restart."""
 
 
-POLL_S = 0.01
-"""Poll interval for the exit of a process that has closed its channel."""
+NO_FD, POLL_S = -1, 0.01
+"""No listening socket, as the store process; poll interval for the exit of a process."""
 
 
 def backoff_s(pause_s_max: float) -> Iterator[float]:
@@ -141,7 +141,13 @@ class Child:
         ends = self.ends.reason
         if ends and self._failure and not self._failure.raised_at:  # an exception may quote a sender
             ends += f": {self._failure.error}"
-        return {"process": running, "ends": ends, **self._health}
+        return {"process": running, "ends": ends, "reports": self._silence_reason, **self._health}
+
+    @property
+    def _silence_reason(self) -> str:
+        silent_s, patience = time.monotonic() - self._last_message_at_s, self._patience
+        text = f"no report for {silent_s:.0f} s; killed after {patience.silence_s:.0f} s"
+        return text if self.is_ready and silent_s >= patience.quiet_s else ""
 
     @property
     def listen_fd(self) -> int:
@@ -151,7 +157,7 @@ class Child:
     @property
     def is_accepting(self) -> bool:
         """Return whether the process accepts connections, judged by the age of its last report."""
-        return self.is_ready and time.monotonic() - self._last_message_at_s < self._patience.quiet_s
+        return self.is_ready and not self._silence_reason
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -307,7 +313,7 @@ class Child:
         return subprocess.Popen(  # noqa: S603 - our own program
             command,
             stdin=subprocess.DEVNULL,
-            pass_fds=(channel_fd, role.listen_fd, role.lock_fd, *role.sibling_fds),
+            pass_fds={channel_fd, role.listen_fd, role.lock_fd, *role.sibling_fds} - {NO_FD},
             process_group=0,
             env={**environment(os.environ), **role.environ},
         )

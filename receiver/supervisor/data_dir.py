@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from receiver.channel import CHILDREN_WAIT_S
 from receiver.durable.files import (
     DISK,
     make_directories,
@@ -29,7 +30,6 @@ from receiver.durable.files import (
 from receiver.errors import CommandFailed, OperatorError
 
 STATE_NAME = "receiver.json"
-CHILDREN_WAIT_S = 10.0
 POLL_S = 0.05
 
 
@@ -51,7 +51,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     listen: str
     """HOST:PORT of the drain endpoint, as bound."""
     admin: str
-    api: str
+    api: str = ""
+    """HOST:PORT of the API; empty if it is off."""
     clickhouse: str = ""
     """HOST:PORT of the ClickHouse endpoint; empty if it is off."""
     urls: dict[str, str]
@@ -59,6 +60,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     pids: Pids
     version: str
     started_at: str
+
+    @property
+    def api_url(self) -> str:
+        """Return the URL of the API. Raises `CommandFailed` if it is off."""
+        if "api" not in self.urls:
+            raise CommandFailed("the API of the receiver is off; expected api.enabled = true and a restart")
+        return self.urls["api"]
 
 
 def read_state(directory: Path) -> State:

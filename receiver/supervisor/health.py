@@ -16,7 +16,7 @@ DECIDING = frozenset({"process", "journal"})
 """Checks of an intake that affect readiness: the process runs, and its journal accepts records."""
 
 
-ALWAYS_REPORTED = frozenset({"ends", "writer"})
+ALWAYS_REPORTED = frozenset({"ends", "reports", "writer"})
 """Checks that the short text shows although they do not affect readiness, so that operators notice them."""
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from receiver.config.addresses import CLICKHOUSE
 from receiver.config.checks import exposure_of
 from receiver.errors import OperatorError
-from receiver.settings import Settings, Tls
+from receiver.settings import Platform, Settings, Tls
 
 AT_START_ONLY = (
     "data_dir",
@@ -29,6 +28,7 @@ AT_START_ONLY = (
     "ledger",
 )
 """Settings that determine sockets, processes, the store's tables and the writer's logs."""
+_API_AT_START_ONLY = ("enabled", "clickhouse_listen")
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,14 @@ def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
     waiting = AT_START_ONLY if _have_same_mode(running.tls, new.tls) else (*AT_START_ONLY, "tls")
     # Checked as a mixture: new settings without credentials are unsafe with the old, public address.
     in_force = msgspec.structs.replace(new, **{name: getattr(running, name) for name in waiting})
-    # The only setting of its table that determines a socket.
-    is_moved = running.api.clickhouse_listen != new.api.clickhouse_listen
-    api = msgspec.structs.replace(in_force.api, clickhouse_listen=running.api.clickhouse_listen)
+    # The settings of their tables that determine a socket or a process.
+    fixed = {name: getattr(running.api, name) for name in _API_AT_START_ONLY}
+    api = msgspec.structs.replace(in_force.api, **fixed)
     in_force = msgspec.structs.replace(in_force, api=api)
+    if (running.platform == Platform()) != (new.platform == Platform()):
+        waiting = (*waiting, "platform")
+        in_force = msgspec.structs.replace(in_force, platform=running.platform)
+    moved = tuple(f"api.{name}" for name, value in fixed.items() if value != getattr(new.api, name))
     problems = exposure_of(in_force)
     if problems:
         heading = "the new settings conflict with settings that change only at the next start:"
@@ -64,7 +68,7 @@ def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
     return ReloadResult(
         settings=in_force,
         changed=tuple(key for key in keys if key not in waiting and (key != "api" or api != running.api)),
-        waiting=(*(key for key in keys if key in waiting), *((CLICKHOUSE,) if is_moved else ())),
+        waiting=(*(key for key in keys if key in waiting), *moved),
     )
 
 

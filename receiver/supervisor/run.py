@@ -39,7 +39,7 @@ from receiver.supervisor.bound_addresses import (
 )
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
-from receiver.supervisor.child import Child, Patience, Role
+from receiver.supervisor.child import NO_FD, Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
 from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.health import Readiness, readiness
@@ -67,8 +67,8 @@ class Plan:
     sources: Sources
     loaded: Loaded
     environ: Mapping[str, str]
-    intake_module: str = "receiver.intake"
-    store_module: str = "receiver.store_process"
+    intake_module: str
+    store_module: str
     patience: Patience = field(default_factory=Patience)
 
 
@@ -128,10 +128,8 @@ class Supervisor:
             )
             for index, listen_fd in enumerate(listen_fds)
         ]
-        api_fd, *other_fds = (listening.fileno() for listening in sockets.of_store)
-        self._store = self._child(
-            Role("store", plan.store_module, api_fd, lock_fd, sibling_fds=tuple(other_fds))
-        )
+        store_fds = tuple(listening.fileno() for listening in sockets.of_store)
+        self._store = self._child(Role("store", plan.store_module, NO_FD, lock_fd, sibling_fds=store_fds))
 
     async def run(self) -> int:
         """Start all processes, run until a signal or an error, and stop them."""
@@ -290,7 +288,7 @@ class Supervisor:
         return {
             "version": __version__,
             **urls,
-            "docs": f"{urls['api']}/docs",
+            "docs": f"{urls['api']}/docs" if "api" in urls else "off",
             "intakes": settings.intakes,
             "store": settings.store.url,
             "data_dir": str(self._directory.path.absolute()),

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
-from receiver.config.addresses import CLICKHOUSE, Address, parse_address
+from receiver.config.addresses import CLICKHOUSE, Address, listen_addresses, parse_address
 from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 
@@ -47,16 +47,17 @@ class Sockets:
     drain: tuple[socket.socket, ...]
     """Sockets of the drain endpoint, one per intake. Several intakes may share a socket from systemd."""
     admin: socket.socket
-    api: socket.socket
     drain_is_ours: bool
     """Whether we created these sockets. Sockets from systemd stay open after we exit."""
+    api: socket.socket | None = None
+    """Socket of the API; `None` if it is off."""
     clickhouse: socket.socket | None = None
     """Socket of the ClickHouse endpoint; `None` if it is off."""
 
     @property
     def of_store(self) -> tuple[socket.socket, ...]:
         """Return the sockets of the store process: that of the API first."""
-        return (self.api,) if self.clickhouse is None else (self.api, self.clickhouse)
+        return tuple(opened for opened in (self.api, self.clickhouse) if opened)
 
     def stop_new_connections(self) -> None:
         """Ignore new connections to the drain endpoint, so that the clients' kernels try again later."""
@@ -73,12 +74,12 @@ class Sockets:
 
 def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
     """Use systemd's sockets and bind the others. Raises `CommandFailed` listing every failure."""
-    from_manager = from_systemd(environ)
+    from_manager, addresses = from_systemd(environ), listen_addresses(settings)
     openers: tuple[Callable[[], list[socket.socket]], ...] = (
         lambda: from_manager.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
         lambda: [_single_socket("admin", from_manager) or bind("admin_listen", settings.admin_listen)],
-        lambda: [_single_socket("api", from_manager) or bind("api_listen", settings.api_listen)],
-        lambda: _clickhouse_socket(settings, from_manager),
+        lambda: _optional_socket("api", "api_listen", addresses.get("api_listen", ""), from_manager),
+        lambda: _optional_socket("clickhouse", CLICKHOUSE, addresses.get(CLICKHOUSE, ""), from_manager),
     )
     opened: list[list[socket.socket]] = []
     problems: list[str] = []
@@ -92,24 +93,22 @@ def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
         for listening in chain(*opened):
             listening.close()
         raise CommandFailed("\n".join(problems))
-    drain, (admin,), (api,), clickhouse = opened
+    drain, (admin,), api, clickhouse = opened
     return Sockets(
         # Fewer sockets than intakes: the kernel wakes any intake that shares the socket.
         tuple(drain[index % len(drain)] for index in range(settings.intakes)),
         admin,
-        api,
         drain_is_ours="listen" not in from_manager,
+        api=api[0] if api else None,
         clickhouse=clickhouse[0] if clickhouse else None,
     )
 
 
-def _clickhouse_socket(
-    settings: Settings, from_manager: Mapping[str, list[socket.socket]]
+def _optional_socket(
+    name: str, key: str, listen: str, from_manager: Mapping[str, list[socket.socket]]
 ) -> list[socket.socket]:
-    """Return the socket of the ClickHouse endpoint; none if it is off."""
-    if not (listen := settings.api.clickhouse_listen):
-        return []
-    return [_single_socket("clickhouse", from_manager) or bind(CLICKHOUSE, listen)]
+    """Return the socket of a port that may be off; none if it is off."""
+    return [_single_socket(name, from_manager) or bind(key, listen)] if listen else []
 
 
 def _ignore_new_connections(listening: socket.socket) -> None:

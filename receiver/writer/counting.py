@@ -7,7 +7,6 @@ from errno import EIO
 
 from receiver.engine.store import DayRows, Store
 from receiver.journal.segment_core import Core
-from receiver.model import SegmentId
 from receiver.writer import outcome
 from receiver.writer.backoff import FIRST_S, backoff_s
 from receiver.writer.environment import Environment
@@ -18,7 +17,7 @@ from receiver.writer.units import OpenUnit
 
 KILL_AFTER_S = 30.0
 """Time that a statement whose response was lost may keep running before it is killed."""
-STATEMENT_WAIT_MAX_S = 120.0
+TURN_WAIT_MAX_S = 0.5
 """Time that the writer waits for such a statement before other segments get a turn."""
 
 
@@ -44,9 +43,9 @@ class RowCounter:
         if not content.rows:
             return RowsCounted(Comparison(Completeness.COMPLETE))
         # Without doubt every statement was answered, so none can still run.
-        running_s = self.wait_for_statements(content.unit.id) if evidence.in_doubt else None
-        if running_s is not None:
-            return StillRunning(running_s)
+        running = self.wait_for_statements(evidence) if evidence.in_doubt else None
+        if running is not None:
+            return running
         counted = self.store.counts([content.location]).get(content.unit.id, {})
         content.rows_stored = sum(counted.values())
         is_sum_correct = content.rows_stored == content.rows
@@ -84,22 +83,20 @@ class RowCounter:
         """Return whether the store holds rows of a unit."""
         return bool(self.store.counts([content.location]))
 
-    def wait_for_statements(self, unit: SegmentId) -> float | None:
-        """Wait for statements whose response was lost; kill those that take too long.
-
-        Returns the waiting time if a statement still runs, otherwise `None`.
-        """
-        waited_s = 0.0
+    def wait_for_statements(self, evidence: Evidence) -> StillRunning | None:
+        """Wait briefly for statements whose response was lost; kill those that take too long."""
+        prefix, begun_s = query_id_of(str(evidence.unit)), self.environment.monotonic()
+        since_s = begun_s if evidence.running_since_s is None else evidence.running_since_s
         for delay_s in backoff_s(self.environment.jitter, first_s=FIRST_S, ceiling_s=1.0):
-            if not self.store.running(query_id_of(str(unit))):
+            if not self.store.running(prefix):
                 return None
-            if waited_s >= KILL_AFTER_S:
-                self.store.kill(query_id_of(str(unit)))
-            if waited_s >= STATEMENT_WAIT_MAX_S:
-                return waited_s
+            now_s = self.environment.monotonic()
+            if now_s - since_s >= KILL_AFTER_S:
+                self.store.kill(prefix)
+            if now_s - begun_s >= TURN_WAIT_MAX_S:
+                return StillRunning(since_s, now_s - since_s)
             self.environment.sleep(delay_s)
             # A bad merge can be repaired only for minutes, so the check goes on during this wait.
             self.watch.inspect_if_due()
             self.environment.heartbeat()
-            waited_s += delay_s
         return None

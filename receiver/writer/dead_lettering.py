@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from zlib import crc32
 
-from receiver.dead_letters.directory import DeadDelivery, DeadLetters, Reason
+from receiver.dead_letters.directory import DeadLetters, Reason
 from receiver.journal.frame import Answered
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.model import SegmentId
+from receiver.reports import DeadDelivery
 from receiver.writer.progress import Progress
 from receiver.writer.reading import Reading, SegmentFile, read_segment
 from receiver.writer.row_ranges import Rows, intersect, merge_adjacent, positions, row_count

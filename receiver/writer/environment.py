@@ -17,6 +17,8 @@ class Environment:
 
     now: Callable[[], float]
     """Wall clock, seconds since 1970."""
+    monotonic: Callable[[], float]
+    """Clock of delays: a step of the wall clock must not change when the next turn is due."""
     sleep: Callable[[float], None]
     jitter: Callable[[], float]
     repair_dir: Path

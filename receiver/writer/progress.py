@@ -65,7 +65,7 @@ class Progress:
             return ""
         segment, reason = next(iter(stalled.items()))
         more = f", and {len(stalled) - 1} more" if len(stalled) > 1 else ""
-        return f"segment {segment}{more} makes no progress while others do: {reason}"
+        return f"segment {segment}{more} makes no progress: {reason}"
 
     def record_failure(self, fault: Fault, label: str) -> None:
         """Record a failure of the store."""
@@ -121,5 +121,6 @@ class WaitingUnits:
 def _modified_s(segment: Unit, now_s: float) -> float:
     try:
         return segment.path.stat().st_mtime
-    except FileNotFoundError:
+    # Also if the disk cannot read the file: its own turn reports that.
+    except OSError:
         return now_s

@@ -13,8 +13,9 @@ from receiver.engine.error_codes import Fault
 from receiver.model import SegmentId
 from receiver.writer.outcome import Comparison
 
-DAYS_MAX = 90
-"""Maximum number of partitions per statement. By default ClickHouse refuses more than 100."""
+DAYS_MAX = 30
+"""Maximum number of partitions per statement. Each takes about 20 ms, and other segments wait meanwhile.
+ClickHouse refuses more than 100 by default."""
 
 
 class SplitCause(StrEnum):
@@ -53,6 +54,8 @@ class Evidence:
     inconsistent_counts: int = 0
     failures: int = 0
     """Failed statements since the last successful one."""
+    running_since_s: float | None = None
+    """Monotonic time since which the writer knows of a running statement whose response was lost."""
     refusals: int = 0
     """Number of times that the store accepted a probe row but not this unit."""
 
@@ -196,7 +199,9 @@ class RowsCounted:
 class StillRunning:
     """A statement whose response was lost is still running, so a count would not be final."""
 
-    waited_s: float = 0.0
+    since_s: float
+    """Monotonic time since which the writer knows of it."""
+    waited_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +271,7 @@ class EndTurn:
     is_soon: bool = False
     """Whether the next turn may follow at once, instead of after a delay that grows with each failure."""
     stall: str = ""
-    """Reason, for the operator, that the segment makes no progress while others do; empty if it does."""
+    """Reason, for the operator, that the segment makes no progress; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)

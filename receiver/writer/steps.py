@@ -15,6 +15,7 @@ Invariant: a step sends at most one statement that changes the store, so a turn 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +62,6 @@ from receiver.writer.segment_state import (
     Resumed,
     SegmentState,
     Splitting,
-    StillRunning,
     Suspected,
     Unusable,
 )
@@ -80,8 +80,8 @@ class Turn:
 
     state: SegmentState
     delays: Delays
-    due_s: float = 0.0
-    """Earliest time of its next turn, seconds since 1970."""
+    due_s: float = -math.inf
+    """Earliest time of its next turn, by the monotonic clock."""
     content: OpenUnit | None = None
 
 
@@ -167,9 +167,9 @@ class StepRunner:
             return Opened(turn.content.rows, in_doubt, plan.may_split, plan.refused_code)
         in_doubt = in_doubt or self.window.decision(unit.id) is not None
         # An INSERT of an earlier process may still run in the server and would make every count wrong.
-        running_s = self.counter.wait_for_statements(unit.id) if in_doubt else None
-        if running_s is not None:
-            return StillRunning(running_s)
+        running = self.counter.wait_for_statements(turn.state.evidence) if in_doubt else None
+        if running is not None:
+            return running
         # The segment was split and is listed again only because no piece is left: nothing remains to insert.
         if self.splitter.plan_of(unit.id) is not None:
             turn.content = self.opener.reopen_split(unit)

@@ -22,7 +22,7 @@ class StoreWatch:
         self._store = store
         self._progress = progress
         self._environment = environment
-        self._inspect_at_s = environment.now() + INSPECT_S
+        self._inspect_at_s = environment.monotonic() + INSPECT_S
 
     def pause(self, delays: Delays, *, is_slow: bool) -> None:
         """Sleep for the next delay."""
@@ -36,10 +36,10 @@ class StoreWatch:
 
         A bad merge can be repaired only from its source parts, which the store keeps for a few minutes.
         """
-        if self._environment.now() < self._inspect_at_s:
+        if self._environment.monotonic() < self._inspect_at_s:
             return
         # Set before the check, so that a failing check is not repeated at once.
-        self._inspect_at_s = self._environment.now() + INSPECT_S
+        self._inspect_at_s = self._environment.monotonic() + INSPECT_S
         try:
             self._store.inspect()
         except StoreTrouble as trouble:

@@ -65,6 +65,8 @@ REFUSALS_MAX = 5
 """Refusals of one unit, while a probe row is accepted, after which its data is assumed to be at fault."""
 FAILURES_MAX = 4
 """Failures of one unit in a row, of any kind, after which the store is probed and an alarm is raised."""
+RUNNING_STALL_S = 60.0
+"""Time that a statement whose response was lost may keep running before an alarm is raised."""
 FEWER_DAYS = 3
 """Divisor for the number of days in a companion statement that the store refused as too large."""
 
@@ -90,6 +92,7 @@ def _opened(state: Found, opened: Opened) -> Step:
         rows=opened.rows,
         may_split=opened.may_split,
         refused_code=opened.refused_code,
+        running_since_s=None,
         failures=0,
     )
     # Without rows there is nothing to insert, and the count is complete at once.
@@ -106,7 +109,7 @@ def _inserted(state: Deduplicated, _observation: Done) -> Step:
 
 
 def _counted(state: Doubtful, counted: RowsCounted) -> Step:
-    evidence, comparison = state.evidence, counted.comparison
+    evidence, comparison = replace(state.evidence, running_since_s=None), counted.comparison
     # Rows are stored although no INSERT of this process returned OK: an answer was lost.
     if counted.days_stored and not evidence.inserts_ok:
         evidence = replace(evidence, in_doubt=True)
@@ -126,12 +129,12 @@ def _counted(state: Doubtful, counted: RowsCounted) -> Step:
 
 
 def _count_again(evidence: Evidence, days: Sequence[str], days_stored: tuple[str, ...]) -> Step:
-    """Wait and count again: no INSERT can repair days that are stored partly."""
+    """Count again at the next turn: no INSERT can repair days that are stored partly."""
     evidence = replace(evidence, inconsistent_counts=evidence.inconsistent_counts + 1)
     names = ", ".join(days)
     alarm = Alarm("odd", f"segment {evidence.unit} is stored only partly on {names}")
     if evidence.inconsistent_counts < INCONSISTENT_COUNTS_MAX:
-        return Step(Doubtful(evidence), Pause(is_slow=True), alarm)
+        return Step(Doubtful(evidence), EndTurn(), alarm)
     text = f"the number of stored rows is wrong on {names}; expected none or all"
     return replace(_close(DeadLettered(evidence, "odd", text), days_stored), alarm=alarm)
 
@@ -172,8 +175,12 @@ def _closed(state: Closing, _observation: Done) -> Step:
     return Step(closing, EndTurn(is_soon=True)) if rest else Step(closing)
 
 
-def _still_running(state: ActiveState, observation: StillRunning) -> Step:
-    return Step(state, EndTurn(stall=f"an INSERT of it is still running after {observation.waited_s:.0f} s"))
+def _still_running(state: Found | Doubtful, observation: StillRunning) -> Step:
+    """Check again soon, but let other segments go first; raise an alarm if the statement does not end."""
+    resume = replace(state, evidence=replace(state.evidence, running_since_s=observation.since_s))
+    if observation.waited_s < RUNNING_STALL_S:
+        return Step(resume, EndTurn(is_soon=True))
+    return Step(resume, EndTurn(stall=f"an INSERT of it is still running after {observation.waited_s:.0f} s"))
 
 
 def _unusable(state: Deduplicated | Splitting, observation: Unusable) -> Step:
@@ -216,7 +223,8 @@ def _failed(state: ActiveState, failure: Failed) -> Step:
     # The rows of a failed INSERT may be stored, so they are counted before the next one.
     resume = Doubtful(evidence) if is_insert else replace(state, evidence=evidence)
     # Other failures, such as a lost connection, say nothing about the unit, so the probe would be wasted.
-    is_suspect = failure.fault in {Fault.HOLD, Fault.POISON} or failure.code in OF_ONE_SEGMENT
+    # Before a long pause the probe is always sent, because other segments would have to wait, too.
+    is_suspect = failure.fault in SLOW or failure.code in OF_ONE_SEGMENT
     if is_suspect or evidence.failures >= FAILURES_MAX:
         return Step(Suspected(evidence, failure, resume, is_insert))
     return Step(resume, Pause(is_slow=failure.fault in SLOW))

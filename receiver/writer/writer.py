@@ -18,6 +18,7 @@ from contextlib import suppress
 from receiver.dead_letters.directory import DeadLetters
 from receiver.durable.files import remove_tree
 from receiver.engine.store import Store
+from receiver.journal.deferred import DeferredSegments
 from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment_core import Core
 from receiver.ledger.ledger import Ledger
@@ -64,6 +65,7 @@ class Writer:
         self._environment = environment
         data_dir = environment.repair_dir.parent
         self._splitter = Splitter(data_dir / "splits", core)
+        self._deferred = DeferredSegments(data_dir)
         self._watch = StoreWatch(journal, store, progress, environment)
         self._present_at_start: set[SegmentId] | None = None
         """Units of an earlier process, which may have inserted them."""
@@ -121,6 +123,8 @@ class Writer:
             if isinstance(unit, Piece):
                 # Pieces take turns like segments that failed, so that many pieces cannot delay a new segment.
                 self._turns.setdefault(unit.id, self._first_turn(unit))
+        deferred = {segment_of(unit) for unit in units if unit.id in self._turns}
+        self._deferred.publish(deferred | self._splitter.unusable)
         waiting = WaitingUnits(units, self._progress)
         turn_count = 0
         for unit in self._in_turn(units):
@@ -175,7 +179,7 @@ class Writer:
         if isinstance(turn.state, WaitingFor):
             decision = self._window.decision(turn.state.other)
             return decision is not None and decision.is_pending
-        return self._environment.now() < turn.due_s
+        return self._environment.monotonic() < turn.due_s
 
     def run_maintenance(self) -> None:
         """Run periodic work. Called between two segments, and while the store has no tables yet."""
@@ -220,7 +224,9 @@ class Writer:
         action = self._steps.run_turn(unit, turn)
         if not isinstance(turn.state, Finished):
             self._turns[unit.id] = turn
-            turn.due_s = self._environment.now() + (0.0 if action.is_soon else next(turn.delays.slow))
+            # At once, because a round can be long, and later spans wait in an open segment meanwhile.
+            self._deferred.add(segment_of(unit))
+            turn.due_s = self._environment.monotonic() + (0.0 if action.is_soon else next(turn.delays.slow))
         return not isinstance(turn.state, WaitingFor)
 
     def _first_turn(self, unit: Unit) -> Turn:

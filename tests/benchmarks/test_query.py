@@ -24,7 +24,7 @@ from benchmarks.query.results import (
 )
 from benchmarks.query.values import Values
 from benchmarks.store.segments import BODY_SPANS, days_before
-from receiver.query.questions import QUESTIONS
+from receiver.console.queries.questions import QUESTIONS
 
 SPANS = 100 * BODY_SPANS
 

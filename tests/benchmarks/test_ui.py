@@ -15,7 +15,7 @@ from benchmarks.ui.gallery import LEFT_OUT, shots
 from benchmarks.ui.page import page, spread
 from benchmarks.ui.results import Drawn, PageRun, Results, Scrolled, TraceResult
 from benchmarks.ui.shop import large_trace, shop
-from receiver.ui.pages import PAGES
+from receiver.console.ui.pages.table import PAGES
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRACE = "a" * 32

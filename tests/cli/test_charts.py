@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.charts import parts, shade, sparkline, starts_of, time_axis
-from receiver.cli.trace import terminal_view
+from receiver.cli.console.charts import parts, shade, sparkline, starts_of, time_axis
+from receiver.cli.console.trace import terminal_view
 from receiver.engine import schema
 from receiver.engine.opening import open_store
 from receiver.settings import Settings
@@ -163,7 +163,24 @@ def test_intervals_without_spans_are_added_between_the_others() -> None:
 def test_time_axis_ends_at_the_end_of_the_last_interval(seconds: int, length: str) -> None:
     rows = [{"start": "1970-01-01T00:00:00Z"}]
 
-    axis = time_axis(starts_of(rows, seconds))
+    axis = time_axis(starts_of(rows, seconds), [{**row, "complete": True} for row in rows])
 
     end = datetime.fromtimestamp(seconds, UTC)
     assert axis == f"time: 1 interval of {length}, from 1970-01-01 00:00:00 to {end:%Y-%m-%d %H:%M:%S} (UTC)"
+
+
+@pytest.mark.parametrize(
+    ("complete", "note"),
+    [
+        ((True, True, True), "(UTC)"),
+        ((False, True, True), "(UTC); the first interval is incomplete"),
+        ((False, True, False), "(UTC); the first and last intervals are incomplete"),
+    ],
+)
+def test_time_axis_names_incomplete_intervals(complete: tuple[bool, ...], note: str) -> None:
+    rows = [
+        {"start": f"2026-01-31T10:{10 * number:02}:00Z", "complete": is_complete}
+        for number, is_complete in enumerate(complete)
+    ]
+
+    assert time_axis(starts_of(rows, 600), rows).endswith(note)

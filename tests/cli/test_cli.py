@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import VERBS, main
+from tests.support.cases import each_case
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +28,7 @@ def empty_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("command", sorted(VERBS))
+@each_case("command", sorted(VERBS))
 def test_every_command_prints_help(command: str) -> None:
     result = run(command, "--help")
 

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
+from receiver.console.queries.comparison.shifts import shift_rows
 from receiver.engine import schema
 from receiver.engine.opening import open_store
-from receiver.query.comparison.shifts import shift_rows
 from receiver.settings import Settings
 from tests.support.fake_clickhouse import schema_sources
 
@@ -101,6 +101,9 @@ def test_comparison_prints_the_verdict_then_the_worst_operation(data_dir: str) -
     )
     assert re.fullmatch(rf"A: dpl_a, 60 spans with 0 errors from {TIME} to {TIME} UTC", lines[1])
     assert lines[2].startswith("B: dpl_b, 60 spans with 15 errors from 20")
+    assert lines[3].startswith("traces with errors: 0 of 60 → 15 of 60 (0 % → 25 %), more errors; a rise to ")
+    assert lines[4].startswith("traces with errors in service compared: 0 of 60 → 15 of 60 ")
+    lines = lines[2:]
     assert lines[4].split() == ["change", "service", "operation", "spans", "errors", "p50", "p95", "p99"]
     assert [line.split("  ")[0] for line in lines[5:8]] == ["more errors", "faster", "same"]
     assert "15 → 15" in lines[5]
@@ -125,6 +128,7 @@ def test_sampled_deployments_have_the_numbers_before_sampling(data_dir: str) -> 
 
     lines = result.stdout.splitlines()
     assert "60 spans with 15 errors (before sampling 240 with 60) from" in lines[2]
+    lines = lines[2:]
     assert lines[4].endswith("spans before sampling  errors before sampling")
     assert "60 → 60" in lines[5]
     assert lines[5].rstrip().endswith("0 % (0 % to 20 %) → 100 % (80 % to 100 %)")
@@ -163,7 +167,6 @@ def test_comparison_has_colours_only_on_a_terminal_without_no_color(data_dir: st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["dpl_a", "dpl_bb"], "did you mean 'dpl_b'?"),
         (["dpl_a", "dpl_a"], "b: expected another deployment than a"),
         (["dpl_a", "dpl_b", "--first", "x"], "first is not a length"),
         (["dpl_a"], "Missing argument 'B'"),
@@ -174,6 +177,13 @@ def test_impossible_comparison_is_an_error(data_dir: str, arguments: list[str], 
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_comparison_with_a_deployment_that_is_not_stored_exits_with_1(data_dir: str) -> None:
+    result = run("compare", "dpl_a", "dpl_bb", "--data", data_dir)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "did you mean 'dpl_b'?" in result.stderr
 
 
 def test_deployments_and_shifts_print_tables(data_dir: str) -> None:

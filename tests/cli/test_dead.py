@@ -17,10 +17,10 @@ from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
 from receiver import transcode
-from receiver.api.dead_letters import DeadLetterRoutes
-from receiver.api.routes import Api
-from receiver.api.spool import SpoolSpace
 from receiver.cli import main
+from receiver.console.api.dead_letters import DeadLetterRoutes
+from receiver.console.api.routes import Api
+from receiver.console.api.spool import SpoolSpace
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.journal.quarantine import Note, QuarantineFiles

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.export import blocks
+from receiver.cli.console.export import blocks
+from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
 from receiver.engine import schema
 from receiver.engine.opening import open_store
-from receiver.query.export import CONTENT_TYPES, ExportFormat
 from receiver.settings import Settings
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.fake_clickhouse import schema_sources

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from receiver.cli import EXIT_INTERRUPTED, VERBS, main
 from receiver.errors import CommandFailed, OperatorError
+from tests.support.cases import each_case
 
 FREE_PORTS = "config check --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --api-listen 127.0.0.1:0"
 ROOT = Path(__file__).parents[2]
@@ -76,7 +77,7 @@ def test_mistyped_command_of_a_group_lists_its_commands(group: str) -> None:
     assert "no such command 'zzz'; expected " in result.output
 
 
-@pytest.mark.parametrize("command", sorted({*VERBS} - {*GROUPS, "ledger", "version"}))
+@each_case("command", sorted({*VERBS} - {*GROUPS, "ledger", "version"}))
 def test_help_of_a_command_has_examples(command: str) -> None:
     assert "Examples:\n    " in run(command, "--help").output
 

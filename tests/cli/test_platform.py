@@ -91,6 +91,17 @@ async def test_events_are_printed_as_lines() -> None:
 
 
 @pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("is_cut", [True, False])
+async def test_list_of_events_that_the_platform_has_cut_says_so(*, is_cut: bool) -> None:
+    more = [event(1, "later")] if is_cut else []
+    async with platform_server(Answer([event(0, "line")] * 100), Answer(more)) as server:
+        result = await run_platform(server, "events", "dpl_1")
+
+    assert ("the platform sent only 100 of the events; --limit -1 prints all" in result.stderr) == is_cut
+    assert server.received[1].query["limit"] == "1"
+
+
+@pytest.mark.usefixtures("directory")
 async def test_options_of_events_are_sent_and_ages_are_instants() -> None:
     before_ms = int(time.time() * 1_000)
     async with platform_server(Answer([])) as server:

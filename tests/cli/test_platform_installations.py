@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.api.lines import end_line
 from receiver.cli import main
-from receiver.installations.installations import Installations
-from receiver.installations.listing import entries
+from receiver.console.api.lines import end_line
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.listing import entries
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.installations import T0_S, TOKEN, installation
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main
-from receiver.cli.platform_projects import _table
+from receiver.cli.platform.platform_projects import _table
 
 
 @pytest.mark.parametrize("arguments", [["projects"], ["keep-project", "prj_1"]])

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.api_client import query_receiver, running_receiver
-from receiver.cli.table import lines_of
+from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.table import lines_of
 from receiver.engine import schema
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import OperatorError

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import EXIT_INTERRUPTED, main
-from receiver.cli.readiness import STORE_START_S, note_when_slow, require_store_process
+from receiver.cli.shell.readiness import STORE_START_S, note_when_slow, require_store_process
 from receiver.errors import CommandFailed
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 

@@ -14,21 +14,21 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner, Result
 
-from receiver.api.rollup import RollupRoutes
-from receiver.api.routes import Api
-from receiver.api.spool import SpoolSpace
 from receiver.cli import main
-from receiver.cli.rollup import WITHOUT_PROGRESS_S, wait_until_derived
+from receiver.cli.console.rollup import WITHOUT_PROGRESS_S, wait_until_derived
+from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.routes import Api
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.queries.aggregates.red_source import Wanted, red_source
+from receiver.console.queries.names import Bounds, services
+from receiver.console.queries.rollup.derivation import derive_due
+from receiver.console.queries.rollup.slots import read_slots
 from receiver.engine import schema
 from receiver.engine.opening import open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed
-from receiver.query.names import Bounds, services
-from receiver.query.red_source import Wanted, red_source
-from receiver.query.time_range import TimeRange
-from receiver.rollup.derivation import derive_due
-from receiver.rollup.slots import read_slots
 from receiver.settings import Settings
+from receiver.time_range import TimeRange
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.random_filters import NOW_S

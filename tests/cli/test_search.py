@@ -133,6 +133,16 @@ def test_search_without_a_match_names_close_attributes_harmlessly(data_dir: str)
     assert note == "similar attributes that spans have: span.http.route"
 
 
+def test_red_by_an_unknown_attribute_names_similar_attributes_and_no_other_remedy(data_dir: str) -> None:
+    result = run("red", "--by", "http.rout", "--data", data_dir)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.splitlines() == [
+        "no span of the last 1h matches",
+        "similar attributes that spans have: span.http.route",
+    ]
+
+
 def test_error_in_json_has_its_path(data_dir: str) -> None:
     unknown = run("search", '{"not": {"field": "sevice"}}', "--data", data_dir)
     regex = run("search", '{"not": {"field": "name", "op": "=~", "value": "("}}', "--data", data_dir)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.cli import table
-from receiver.cli.table import CELL_COLUMNS_MAX, lines_of, lines_with_deployment, shown_text
-from receiver.cli.text_width import text_width
+from receiver.cli.shell import table
+from receiver.cli.shell.table import CELL_COLUMNS_MAX, lines_of, lines_with_deployment, shown_text
+from receiver.cli.shell.text_width import text_width
 
 WORDS = ("web", "支付服务", "cafe\u0301", "\uff37\uff29\uff24\uff25", "한글", "")
 

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main
-from receiver.cli.tail import CUT_NOTE, Arrivals, follow
-from receiver.cli.text_width import text_width
+from receiver.cli.console.tail import CUT_NOTE, Arrivals, follow
+from receiver.cli.shell.text_width import text_width
+from receiver.console.queries.arrivals import OVERLAP_MS
 from receiver.errors import CommandFailed
-from receiver.query.arrivals import OVERLAP_MS
 from tests.support.fake_api import ApiHandler, receiver_with
 
 Row = dict[str, Any]

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main
-from receiver.cli.top import lines
+from receiver.cli.console.top import lines
 from tests.support.fake_api import ApiHandler, receiver_with
 
 TIMES = {"p50_ms": 0.5, "p95_ms": 250.0, "p99_ms": 1_500.0}

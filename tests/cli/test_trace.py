@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.trace import COLUMNS_DEFAULT, terminal_view
+from receiver.cli.console.trace import COLUMNS_DEFAULT, terminal_view
 from receiver.engine import schema
 from receiver.engine.opening import open_store
 from receiver.settings import Settings

@@ -18,9 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli import main, value_completion
-from receiver.query.filters.filter_text import parse_trace_filter
+from receiver.cli import main
+from receiver.cli.console import value_completion
+from receiver.console.queries.filters.filter_text import parse_trace_filter
 from receiver.supervisor.data_dir import STATE_NAME
+from tests.support.cases import each_case
 
 BASH = shutil.which("bash") or "bash"
 BASH_BREAKS = " \t\n\"'@><=;|&(:"
@@ -151,8 +153,8 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-@pytest.mark.parametrize(("text", "expected"), FILTERS)
+@each_case("shell", ["zsh", "fish"])
+@each_case(("text", "expected"), FILTERS)
 def test_last_comparison_of_a_filter_is_completed(
     receiver_dir: Path, text: str, expected: list[str], shell: str
 ) -> None:

@@ -7,9 +7,15 @@ import re
 
 import pytest
 
-from receiver.cli.text_width import cut_to_width, text_width
-from receiver.cli.waterfall import EVENTS_SHOWN_MAX, IDS_SHOWN_MAX, SERVICES_SHOWN_MAX, View, waterfall
-from receiver.query.traces.trace_model import trace_of
+from receiver.cli.console.waterfall import (
+    EVENTS_SHOWN_MAX,
+    IDS_SHOWN_MAX,
+    SERVICES_SHOWN_MAX,
+    View,
+    waterfall,
+)
+from receiver.cli.shell.text_width import cut_to_width, text_width
+from receiver.console.queries.traces.trace_model import trace_of
 from tests.support.traces import Row, random_rows, span
 
 BAR_END = 19 + View().bar_columns

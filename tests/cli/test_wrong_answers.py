@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main
+from tests.support.cases import each_case
 from tests.support.fake_api import receiver_with
 
 HTML = b"<!doctype html><title>s3cret login</title>"
@@ -73,7 +74,7 @@ def server_with(content_type_of_answers: str, body_of_answers: bytes) -> type[Ot
     return Handler
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content_type", "body"),
     [
         pytest.param("text/html", HTML, id="HTML"),
@@ -83,7 +84,7 @@ def server_with(content_type_of_answers: str, body_of_answers: bytes) -> type[Ot
         pytest.param("application/json", b"", id="nothing"),
     ],
 )
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@each_case("command", COMMANDS, ids=" ".join)
 def test_answer_of_another_server_is_an_error(
     tmp_path: Path, command: list[str], content_type: str, body: bytes
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from receiver.config.access import USERS_MAX
+from tests.support.cases import each_case
 from tests.support.config_files import ConfigDirectory
 
 TOKEN = "0123456789abcdef"
@@ -56,7 +57,7 @@ def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> Non
     assert (read.name, read.role) == ("ann", "viewer")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("toml", "expected"),
     [
         pytest.param("[[api.user]]\nname = 'a'", "'api.user[0]' has no token", id="no token"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cases import each_case
 from tests.support.config_files import ConfigDirectory
 
 
@@ -14,6 +15,14 @@ def promoted(*entries: str) -> str:
 VALUES = [
     pytest.param("listn = 'x'", "'listn' in {file} is not a setting; did you mean 'listen'?", id="typo"),
     pytest.param("[store]\nretention_day = 1", "did you mean 'store.retention_days'?", id="typo in a table"),
+    pytest.param("[store]\nretention = 1", "did you mean 'store.retention_days'?", id="without its unit"),
+    pytest.param(
+        "[journal]\nmax_bytes = 1", "did you mean 'journal.bytes_max'?", id="words in another order"
+    ),
+    pytest.param("[platform]\nurl = 'x'", "did you mean 'platform.base_url'?", id="part of a name"),
+    pytest.param(
+        "[platform.events]\nfolowed = 1", "did you mean 'platform.events.followed_max'?", id="typo and part"
+    ),
     pytest.param("[stroe]\nurl = 1", "did you mean 'store'?", id="typo of a table"),
     pytest.param(
         "[[drain]]\nnam = 'a'", "'drain[0].nam' in {file} is not a setting; did you mean", id="in a drain"
@@ -56,6 +65,10 @@ VALUES = [
         id="same port",
     ),
     pytest.param("[store]\nretention_days = 3", "retention_days is 3; expected more than", id="retention"),
+    *(
+        pytest.param(f"[store]\nurl = '{url}'", "native port; expected 'embedded' or http(s)://", id=url)
+        for url in ("clickhouse:9000", "tcp://u:p@h:9440/otel", "10.0.0.1:9000")
+    ),
     pytest.param("[store]\nurl = 'tcp://h'", "store.url has scheme 'tcp'", id="scheme"),
     pytest.param("[store]\nurl = 'http://h/a?b=c'", "store.url has a query or fragment", id="query"),
     pytest.param("[tls]\ncert_file = 'none'", "tls.key_file is missing", id="certificate without key"),
@@ -176,7 +189,7 @@ WEBHOOKS = [
 ]
 
 
-@pytest.mark.parametrize(("toml", "expected"), [*VALUES, *TOML_ERRORS, *LATE_FAILURES, *WEBHOOKS])
+@each_case(("toml", "expected"), [*VALUES, *TOML_ERRORS, *LATE_FAILURES, *WEBHOOKS])
 def test_problem_names_the_actual_and_the_expected_value(
     config_dir: ConfigDirectory, toml: str, expected: str
 ) -> None:

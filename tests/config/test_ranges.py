@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import pytest
-
 from docs.generate import settings_page
 from receiver.config.keys import INDEX, SettingKey, bare, plain_key, setting_keys
 from receiver.config.load import Sources
 from receiver.config.ranges import item_of, range_of, range_text
 from receiver.errors import OperatorError
 from receiver.settings import Range
+from tests.support.cases import each_case
 
 PAGE = settings_page().splitlines()
 
@@ -92,7 +91,7 @@ def problems(directory: Path, setting_key: SettingKey, value: object) -> list[st
     return []
 
 
-@pytest.mark.parametrize("setting_key", setting_keys(), ids=name_of)
+@each_case("setting_key", setting_keys(), ids=name_of)
 def test_settings_page_documents_the_range_of_every_setting(setting_key: SettingKey) -> None:
     row = next(line for line in PAGE if line.startswith(f"| `{name_of(setting_key)}` |"))
 
@@ -100,7 +99,7 @@ def test_settings_page_documents_the_range_of_every_setting(setting_key: Setting
     assert range_text(setting_key)
 
 
-@pytest.mark.parametrize("setting_key", RANGED, ids=name_of)
+@each_case("setting_key", RANGED, ids=name_of)
 def test_values_outside_the_range_are_refused(setting_key: SettingKey, tmp_path: Path) -> None:
     for value in outside(setting_key):
         (problem,) = problems(tmp_path, setting_key, value)
@@ -108,13 +107,13 @@ def test_values_outside_the_range_are_refused(setting_key: SettingKey, tmp_path:
         assert "; expected " in problem, problem
 
 
-@pytest.mark.parametrize("setting_key", NUMBERS, ids=name_of)
+@each_case("setting_key", NUMBERS, ids=name_of)
 def test_both_ends_of_a_range_are_accepted(setting_key: SettingKey, tmp_path: Path) -> None:
     for value in inside(setting_key):
         assert problems(tmp_path, setting_key, value) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "setting_key",
     [
         setting_key
@@ -132,7 +131,7 @@ def test_every_default_is_in_its_range(setting_key: SettingKey) -> None:
     assert limits.low <= size <= limits.high
 
 
-@pytest.mark.parametrize("setting_key", TEXTS, ids=name_of)
+@each_case("setting_key", TEXTS, ids=name_of)
 def test_control_characters_are_refused_except_in_secrets(setting_key: SettingKey, tmp_path: Path) -> None:
     for char in "\n\x1b\0\x7f\u2028":
         lines = problems(tmp_path, setting_key, [f"a{char}b"] if setting_key.is_list else f"a{char}b")

@@ -100,6 +100,7 @@ def new_writer(  # noqa: PLR0913 - a writer's dependencies
     store.rows_of = rows_in
     environment = Environment(
         now=now_s,
+        monotonic=now_s,
         sleep=lambda _delay_s: None,
         jitter=lambda: 0.0,
         repair_dir=data / "repair",

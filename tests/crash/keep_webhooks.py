@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from receiver.installations.projects import Projects
+from receiver.platform.installations.projects import Projects
+from receiver.platform.webhooks.applying import Applier
+from receiver.platform.webhooks.inbox import Inbox
+from receiver.platform.webhooks.webhook import parse
 from receiver.settings import Webhook as Limits
-from receiver.webhooks.applying import Applier
-from receiver.webhooks.inbox import Inbox
-from receiver.webhooks.webhook import parse
 from tests.crash.append_forever import report
 from tests.support.webhooks import NOW_MS, RecordsDouble, document
 
@@ -17,11 +17,11 @@ NAMES = ("prj_a", "prj_b", "prj_a", "prj_c")
 
 
 class Records:
-    """Records of projects on the disk. No webhook of the child concerns an installation."""
+    """Records of projects on the disk. No webhook of the child concerns a deployment or an installation."""
 
     def __init__(self, data_dir: Path) -> None:
         self.projects = Projects(data_dir / "platform")
-        self.installations = RecordsDouble()
+        self.deployments = self.installations = RecordsDouble()
 
 
 def main(data_dir: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.webhooks.applying import Applier
-from receiver.webhooks.inbox import Inbox
+from receiver.platform.webhooks.applying import Applier
+from receiver.platform.webhooks.inbox import Inbox
 from tests.crash.keep_webhooks import NAMES, Records
 from tests.crash.promises import ROOT
 from tests.crash.test_syscalls import STRACE, was_injected

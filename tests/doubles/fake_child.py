@@ -1,8 +1,9 @@
 """Fake child process: answers every connection with its pid and executes commands.
 
 A line on a connection is a command: `pid` (answer), `hang` (block the event loop), `crash`. Events are
-appended to `DATA/events`. Files in `DATA` change the behaviour: `slow`, `stubborn`, `journal-is-full`, and
-`NAME-crashes`: the process NAME exits as soon as it starts, with the reason in the file.
+appended to `DATA/events`. Files in `DATA` change the behaviour: `slow`, `stubborn`, `blocked` (a stop blocks
+the event loop), `journal-is-full`, and `NAME-crashes`: the process NAME exits as soon as it starts, with the
+reason in the file.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class FakeWork:
         self.record_event("stop")
         if (self._directory / "stubborn").exists():
             await asyncio.sleep(600)
+        if (self._directory / "blocked").exists():
+            time.sleep(600)  # noqa: ASYNC251 - blocking the loop is the purpose
         if self._server:
             self._server.close()
         self.record_event("stopped")
@@ -89,7 +92,8 @@ async def start_work(start: Start, metrics: Metrics) -> FakeWork:
         os._exit(3)
     while work.is_slow():  # noqa: ASYNC110 - another process removes the file
         await asyncio.sleep(0.02)
-    await work.serve(start.listen_fd)
+    listen_fd, *_ = [*start.sibling_fds] if start.name == "store" else [start.listen_fd]
+    await work.serve(listen_fd)
     return work
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from receiver.query.limits import SPANS_MAX
+from receiver.console.queries.limits import SPANS_MAX
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60

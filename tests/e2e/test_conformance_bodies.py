@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.e2e.receiver_process import ReceiverProcess, Reply, Row
 from tests.e2e.samples import decode
+from tests.support.cases import each_case
 
 CASES_FILE = Path(__file__).parents[1] / "conformance/bodies.jsonl"
 PROTOBUF = "application/x-protobuf"
@@ -72,7 +73,7 @@ def partial_success(case: Case, reply: Reply) -> tuple[int, str]:
     return int(partial.get("rejectedSpans", 0)), partial.get("errorMessage", "")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@each_case("case", CASES, ids=lambda case: case.id)
 def test_body_gets_the_expected_answer(case: Case, results: Results) -> None:
     reply = results.replies[case.id]
 
@@ -84,14 +85,14 @@ def test_body_gets_the_expected_answer(case: Case, results: Results) -> None:
         assert bool(message) == case.expect["warning"], message
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@each_case("case", CASES, ids=lambda case: case.id)
 def test_stored_spans_match_the_answer(case: Case, results: Results) -> None:
     stored = Counter(row["Drain"] for row in results.rows)
 
     assert stored[f"plain-{case.id}"] == case.expect["stored"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@each_case("case", CASES, ids=lambda case: case.id)
 def test_strict_drain_refuses_bodies_with_warnings(case: Case, results: Results) -> None:
     warned = case.expect["warning"] and not case.expect["rejected"]
 
@@ -104,7 +105,7 @@ def attributes(results: Results, case_id: str) -> dict[str, str]:
     return {key: value for key, value in values.items() if not key.startswith("trace_drain.")}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("case_id", "expected"),
     [
         pytest.param("P21", {"k": "5"}, id="oneof: the last member wins"),

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.receiver_process import ReceiverProcess
 from tests.e2e.samples import decode
+from tests.support.cases import each_case
 
 CASES_FILE = Path(__file__).parents[1] / "conformance/http.jsonl"
 READ_TIMEOUT_S = 10
@@ -71,14 +70,14 @@ def acceptable(case: Case, raw: bytes) -> bool:
     return received[0] in allowed
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@each_case("case", CASES, ids=lambda case: case.id)
 def test_raw_bytes_get_an_acceptable_answer(case: Case, receiver: ReceiverProcess) -> None:
     raw = exchange(receiver.address, case.request)
 
     assert acceptable(case, raw), (case.answer, raw[:300])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@each_case("case", CASES, ids=lambda case: case.id)
 def test_error_response_has_a_message_and_echoes_no_input(case: Case, receiver: ReceiverProcess) -> None:
     raw = exchange(receiver.address, case.request)
     if not statuses(raw) or statuses(raw)[-1] in {200, 204} or case.id.startswith("H01HEAD"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -160,6 +162,68 @@ def test_deleted_ledger_and_deduplication_window_are_reported_until_acknowledged
     marks = {line.split()[2]: line.split()[0] for line in checks if " store " in line}
     assert (marks["ledger:"], marks["redelivery:"], checks[-1]) == ("[-]", "[-]", "ok")
     assert acknowledged.returncode == 0, acknowledged.stdout
+
+
+DROP_TABLES = """
+from pathlib import Path; from tests.support import engines; import sys
+store = engines.bare(Path(sys.argv[1]), "otel")
+for statement in sys.argv[2:]: store.command(statement)
+store.close()
+"""
+
+
+def change_store(data: Path, *statements: str) -> None:
+    """Run statements on the embedded store of a receiver that is stopped."""
+    subprocess.run([sys.executable, "-c", DROP_TABLES, str(data / "store"), *statements], check=True)
+
+
+@pytest.mark.fault("tables of the embedded store are dropped while the receiver is stopped")
+@pytest.mark.timeout(180)
+def test_dropped_tables_are_reported_until_acknowledged(fresh_dir: Path) -> None:
+    body, _ = body_of(1, random.Random(SEED))
+    running = ReceiverProcess(fresh_dir)
+    with running:
+        running.post(body)
+        running.spans_once_stored(1)
+    change_store(fresh_dir, "DROP TABLE otel_traces SYNC", "DROP TABLE otel_red SYNC")
+
+    with running:
+        wait_for_check(running, "tables: ")
+        unacknowledged = running.checks()
+    with running:
+        wait_for_check(running, "tables: ")
+        (fresh_dir / "store.lost").unlink()
+        wait_for_check(running, "[+] store tables")
+
+    assert "table 'otel_traces' is gone and is created again, empty" in unacknowledged
+    assert "otel_red" not in unacknowledged
+
+
+@pytest.mark.fault("a column of the embedded store is altered while the receiver is stopped")
+@pytest.mark.timeout(180)
+def test_segments_wait_while_the_embedded_table_is_altered(fresh_dir: Path) -> None:
+    random_ = random.Random(SEED)
+    (body, _), (other, _) = body_of(1, random_), body_of(2, random_)
+    running = ReceiverProcess(fresh_dir)
+    with running:
+        running.post(body)
+        before = len(running.spans_once_stored(1))
+    change_store(fresh_dir, "ALTER TABLE otel_traces MODIFY COLUMN Duration Int32")
+
+    with running:
+        wait_for_check(running, "column 'Duration' is Int32; expected UInt64")
+        assert running.post(other).status == 200
+    change_store(fresh_dir, "ALTER TABLE otel_traces MODIFY COLUMN Duration UInt64")
+
+    with running:
+        assert len(running.spans_once_stored(before + 1)) > before
+
+
+def wait_for_check(running: ReceiverProcess, text: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while text not in running.checks():
+        assert time.monotonic() < deadline, running.checks()
+        time.sleep(0.1)
 
 
 def wait_for_metric(running: ReceiverProcess, line: str) -> None:

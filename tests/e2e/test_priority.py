@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from receiver.store_process.__main__ import NICENESS
+from receiver.store_process.run import NICENESS
 from tests.e2e.receiver_process import ReceiverProcess
 
 

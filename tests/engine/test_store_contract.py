@@ -13,6 +13,7 @@ from receiver.engine.store import RowLocation, Store
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import NOW_S, MemoryStore
 from tests.support.segments import RECEIVED_MS, Segment, SegmentMaker
 from tests.support.server_process import Server
@@ -130,7 +131,6 @@ def test_rows_of_parts_are_counted_with_their_segment(engine: Store, maker: Segm
     part = maker.make(0, 0, 1)
     engine.insert(part.path, token=f"{part.location.segment}#p", query_id="trace-drain-p")
     whole = RowLocation(SegmentId(7, 7), RECEIVED_MS)
-
     assert engine.rows_by_heading(whole) == {}
     sums = engine.rows_by_heading(whole, part.location.segment.epoch)
     assert sum(row_sum.rows for row_sum in sums.values()) >= 3
@@ -214,7 +214,7 @@ def test_failed_statement_does_not_affect_the_next(engine: Store) -> None:
 HOSTILE = ["'", "\\", "{a:String}", "--", "a\x00b", "'; DROP TABLE otel_traces; --", "\n\t", "ü", ""]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_case("text", HOSTILE)
 def test_parameter_is_never_interpreted_as_sql(engine: Store, text: str) -> None:
     assert engine.rows("SELECT {text:String}, length({text:String})", {"text": text}) == [
         (text, len(text.encode()))
@@ -353,6 +353,20 @@ def test_trial_table_left_by_a_crash_is_dropped_at_the_next_start(engine: Store)
 
     assert trial_tables(engine) == ["trace_drain_trial_of_another"]
     engine.command("DROP TABLE trace_drain_trial_of_another")
+
+
+def test_insert_into_an_altered_table_is_refused_until_it_is_restored(
+    engine: Store, maker: SegmentMaker
+) -> None:
+    segment = maker.make(0, 1)
+    engine.command("ALTER TABLE otel_traces MODIFY COLUMN Duration Int32")
+
+    with pytest.raises(StoreTrouble, match="column 'Duration' is Int32; expected UInt64"):
+        engine.insert(segment.path, token="altered", query_id="trace-drain-altered")
+    with pytest.raises(StoreTrouble, match="was altered"):
+        engine.probe()
+    engine.command("ALTER TABLE otel_traces MODIFY COLUMN Duration UInt64")
+    assert engine.insert(segment.path, token="altered", query_id="trace-drain-restored") == 2
 
 
 def trial_tables(engine: Store) -> list[str]:

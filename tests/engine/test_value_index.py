@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from receiver.console.queries.filters.filter import Attribute, Comparison
+from receiver.console.queries.filters.filter_sql import compiled
 from receiver.engine.store import Store
-from receiver.query.filters.filter import Attribute, Comparison
-from receiver.query.filters.filter_sql import compiled
 from tests.support import engines
 from tests.support.segments import SegmentMaker
 
 QUERY = "SELECT count() FROM otel_traces WHERE SpanAttributes['k'] = 'v0'"
 
 
-@pytest.fixture(params=["embedded", "server"])
+@pytest.fixture(params=engines.BOTH_KINDS)
 def store(request: pytest.FixtureRequest, engine_dir: Path) -> Iterator[Store]:
     made = (
         engines.embedded(engine_dir)

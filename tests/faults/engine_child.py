@@ -98,6 +98,7 @@ def recover(directory: Path, count: str) -> dict[str, object]:
 
     environment = Environment(
         now=lambda: NOW_S,
+        monotonic=time.monotonic,
         sleep=sleep,
         jitter=lambda: 0.0,
         repair_dir=directory / "data" / "repair",

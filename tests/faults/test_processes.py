@@ -38,6 +38,16 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProce
         yield running
 
 
+def wait_for_check(running: ReceiverProcess, process: str, text: str) -> None:
+    """Wait until `/readyz` reports a problem of a process."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not any(
+        line.startswith(f"[-] {process}") and text in line for line in running.checks().splitlines()
+    ):
+        assert time.monotonic() < deadline_s, running.checks()
+        time.sleep(0.1)
+
+
 def wait_until_replaced(running: ReceiverProcess, pid: int) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while pid in processes(running):
@@ -56,6 +66,8 @@ def test_frozen_process_loses_and_duplicates_no_span(receiver: ReceiverProcess, 
         pid = pid_of(receiver, process)
         os.kill(pid, signal.SIGSTOP)
         time.sleep(FREEZE_S)
+        if process != "supervisor":
+            wait_for_check(receiver, process, "no report for")
         with suppress(ProcessLookupError):  # the supervisor took it for hung and replaced it
             os.kill(pid, signal.SIGCONT)
         senders.wait_for(20)

@@ -14,7 +14,7 @@ import pytest
 from receiver.errors import OperatorError
 from receiver.ledger.line_sums import Counts
 from tests.faults.store_life import DELETED, SENT, StoreLife
-from tests.support.faulty_disk import WRITE_CALLS, DiskFault, process_with
+from tests.support.faulty_disk import READ_CALLS, WRITE_CALLS, DiskFault, process_with
 from tests.support.redelivery import Killed
 
 CALLS_MAX = 4_000
@@ -74,6 +74,39 @@ def test_fault_at_any_change_of_a_file_keeps_every_row_once(
 
         assert_exact(life, f"fault at call {at}")
         shutil.rmtree(directory)
+        if not fault.is_reached:
+            return
+    pytest.fail(f"more than {CALLS_MAX} calls; expected the scenario to need fewer")
+
+
+@pytest.mark.fault(
+    "EIO at reads, and longer or shorter disk errors at changes, during a run of the store process"
+)
+@pytest.mark.parametrize(
+    ("code", "calls", "is_permanent", "step"),
+    [
+        # Not every call, because all of them would take minutes.
+        pytest.param(errno.EIO, READ_CALLS, False, 17, id="EIO once on reads"),
+        pytest.param(errno.EIO, WRITE_CALLS, True, 11, id="EIO permanently on writes"),
+        pytest.param(errno.ENOSPC, WRITE_CALLS, False, 5, id="ENOSPC once on writes"),
+    ],
+)
+@pytest.mark.timeout(400)
+def test_disk_error_at_many_calls_keeps_every_row_once(
+    quick_dir: Path, code: int, calls: frozenset[str], step: int, *, is_permanent: bool
+) -> None:
+    for at in range(1, CALLS_MAX, step):
+        life = StoreLife(quick_dir / str(at))
+        life.data.mkdir()
+        life.fill_journal()
+        fault = DiskFault(calls, at, is_permanent, partial(OSError, code, "refused"))
+
+        with process_with(fault), suppress(OSError, OperatorError):
+            life.run()
+        life.recover()
+
+        assert_exact(life, f"fault at call {at}")
+        shutil.rmtree(life.data)
         if not fault.is_reached:
             return
     pytest.fail(f"more than {CALLS_MAX} calls; expected the scenario to need fewer")

@@ -1,4 +1,4 @@
-"""How much of a fault case runs: a sample in `make test`, everything in `make faults`."""
+"""How much of a fault case runs: a sample in `make test-faults`, everything in `make faults`."""
 
 from __future__ import annotations
 

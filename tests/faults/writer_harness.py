@@ -76,6 +76,7 @@ class WriterHarness:
         """Create a writer as a new process does: it knows only the contents of the disk."""
         environment = Environment(
             now=lambda: NOW_S + self.clock_offset_s,
+            monotonic=lambda: self.clock_offset_s + sum(self.waits),
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",

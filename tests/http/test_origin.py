@@ -13,13 +13,14 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.api.routes import Api
-from receiver.api.spool import SpoolSpace
+from receiver.console.api.routes import Api
+from receiver.console.api.spool import SpoolSpace
 from receiver.http.origin import OriginCheck
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.health import Readiness
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
 
 WAIT_S = 20.0
@@ -73,8 +74,8 @@ async def test_api_answers_only_to_its_own_host_names(tmp_path: Path, host: str,
     assert is_allowed or "evil" not in body["hint"]
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize(
+@each_case("method", ["GET", "POST", "DELETE", "OPTIONS"])
+@each_case(
     ("headers", "is_allowed"),
     [
         pytest.param({}, True, id="no browser"),

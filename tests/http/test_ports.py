@@ -30,7 +30,10 @@ WAIT_S = 20.0
 
 
 class Port:
-    """Server with `/small`, `/large`, `/body`, and `/held`, which is answered when `release` is set."""
+    """Server with five paths. `/held` is answered when `release` is set, and `/refused` before its body ends.
+
+    The API, the admin port and the ClickHouse port have such a listener.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.metrics = Metrics("test")
@@ -47,6 +50,7 @@ class Port:
         application.router.add_get("/large", self._large)
         application.router.add_get("/held", self._held)
         application.router.add_post("/body", self._body)
+        application.router.add_post("/refused", self._refused)
         await self.listener.open(application, self.server_socket)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -83,6 +87,9 @@ class Port:
     async def _body(self, request: web.Request) -> web.Response:
         return web.Response(text=f"{len(await request.read())}\n")
 
+    async def _refused(self, _request: web.Request) -> web.Response:
+        return web.Response(status=403, text="no\n")
+
     async def _held(self, _request: web.Request) -> web.Response:
         self.held_count += 1
         await self.release.wait()
@@ -97,7 +104,9 @@ async def serve() -> AsyncIterator[Serve]:
     ports: list[Port] = []
 
     async def open_port(
-        connections_max: int = 8, header_timeout_s: float = 60.0, write_timeout_s: float = 60.0
+        connections_max: int = 8,
+        header_timeout_s: float = 60.0,
+        write_timeout_s: float = 60.0,
     ) -> Port:
         port = Port(Limits("api", connections_max, header_timeout_s, write_timeout_s))
         ports.append(port)
@@ -353,3 +362,32 @@ async def test_listener_pauses_without_descriptors_and_recovers(
 
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert len(caplog.records) <= 1
+
+
+REFUSED = b"POST /refused HTTP/1.1\r\nHost: localhost\r\n"
+BODY_BYTES = 3 << 20
+
+
+@pytest.mark.parametrize("expectation", [b"", b"Expect: 100-continue\r\n"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_rest_of_a_body_after_an_early_response_is_not_a_head(
+    serve: Serve, expectation: bytes, *, is_chunked: bool
+) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    framing = (
+        b"Transfer-Encoding: chunked\r\n\r\n" if is_chunked else b"Content-Length: %d\r\n\r\n" % BODY_BYTES
+    )
+    writer.write(REFUSED + expectation + framing)
+    head = await asyncio.wait_for(reader.readuntil(b"no\n"), WAIT_S)
+
+    part = b"10000\r\n" + bytes(1 << 16) + b"\r\n" if is_chunked else bytes(1 << 16)
+    for _ in range(BODY_BYTES >> 16):
+        writer.write(part)
+        await writer.drain()
+    writer.write((b"0\r\n\r\n" if is_chunked else b"") + GET)
+
+    rest = await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+    assert head.count(b"HTTP/1.1 403 ") == 1
+    assert rest.startswith(b"HTTP/1.1 200 ")
+    assert port.closed_count("head_too_large") == 0

@@ -245,3 +245,29 @@ def test_every_secret_is_compared_even_after_a_match(
     assert credentials.has_valid_token(headers)
     assert credentials.verify(headers, SPAN_BODY)
     assert len(set(compared)) == len(compared) == 5
+
+
+@pytest.mark.parametrize(
+    ("drain", "line"),
+    [
+        (Drain(name="d", tokens=("one",)), b"Authorization: Bearer one\r\n"),
+        (Drain(name="d", header="X-Api-Key", tokens=("one",)), b"x-api-key: one\r\n"),
+        (SIGNED, b"x-platform-signature: " + signature(SPAN_BODY).encode() + b"\r\n"),
+    ],
+    ids=["bearer", "own header", "signature"],
+)
+@on_uvloop
+async def test_repeated_credential_header_is_refused_also_after_an_accepted_head(
+    drain: Drain, line: bytes
+) -> None:
+    once = request(SPAN_BODY).replace(b"\r\n", b"\r\n" + line, 1)
+    twice = once.replace(line, line * 2)
+    async with running(drain) as intake:
+        connection = await intake.connect()
+        statuses = []
+        for each in (once, once, once, twice, once):
+            connection.writer.write(each)
+            statuses.append((await connection.answer()).status)
+        await connection.close()
+
+    assert statuses == [200, 200, 200, 401, 200]

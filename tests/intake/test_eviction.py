@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from receiver.http.parser import HEAD_BYTES_MAX
-from receiver.intake import eviction, parse_errors
-from receiver.intake.eviction import CANDIDATES_MAX, SILENT_S, IdleConnections, UnfinishedHeads
+from receiver.intake.connections import eviction, parse_errors
+from receiver.intake.connections.eviction import CANDIDATES_MAX, SILENT_S, IdleConnections, UnfinishedHeads
 from receiver.settings import Limits
 from tests.support.intake import Intake, on_uvloop, request, running, until
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.intake.admission import Admission, Claim, budget
-from receiver.intake.fast_path_protocol import FastPathProtocol
+from receiver.intake.connections.fast_path_protocol import FastPathProtocol
+from receiver.intake.connections.listener import AcceptedConnection, caps
+from receiver.intake.connections.load_shedding import LoadShedder
+from receiver.intake.connections.protocol import IntakeProtocol
+from receiver.intake.connections.server import IntakeServer
 from receiver.intake.handler import DeliveryHandler
-from receiver.intake.listener import AcceptedConnection, caps
-from receiver.intake.load_shedding import LoadShedder
 from receiver.intake.pending import PendingDelivery, ReceiptCallback
-from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.routes import Routes
-from receiver.intake.server import IntakeServer
 from receiver.metrics import Metrics
 from receiver.model import Delivery
 from receiver.settings import Drain, Limits, Settings

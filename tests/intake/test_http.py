@@ -92,7 +92,11 @@ async def test_alias_of_the_path_is_answered_without_a_redirect(alias: str) -> N
         ("/v1/traces/v1/metrics", "accepts only traces"),
         ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that already has its path"),
         ("/v1/traces/v1/traces/", "expected '/v1/traces': set the URL without it"),
-        ("/elsewhere-marker", "no drain at this path"),
+        ("/v1/trace", "no drain at this path; did you mean '/v1/traces'?"),
+        ("/v1/tarces", "did you mean '/v1/traces'?"),
+        ("/traces", "did you mean '/v1/traces'?"),
+        ("/otlp/v1/traces", "did you mean '/v1/traces'?"),
+        ("/elsewhere-marker", "no drain at this path; expected"),
     ],
 )
 @on_uvloop
@@ -184,8 +188,12 @@ async def test_alternative_protobuf_content_types_are_answered_as_x_protobuf(
     ("content_type", "hint"),
     [
         ("", "content type is missing"),
-        ("text/plain", "expected application/x-protobuf"),
-        ("application/x-www-form-urlencoded", "expected application/x-protobuf"),
+        ("Text/Plain; charset=utf-8", "'text/plain' is not supported; expected application/x-protobuf"),
+        (
+            "application/x-www-form-urlencoded",
+            "'application/x-www-form-urlencoded' is not supported; expected",
+        ),
+        ("application/x-s3cret", "content type is not supported; expected"),
         ("application/grpc+proto", "http/protobuf"),
         ("application/json; charset=utf-16", "charset"),
         ("application/json\xff", "not ASCII"),

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from receiver.intake import eviction, listener, protocol
-from receiver.intake.listener import caps
-from receiver.intake.protocol import IntakeProtocol
-from receiver.intake.tls import Certificates
+from receiver.intake.connections import eviction, listener, protocol
+from receiver.intake.connections.listener import caps
+from receiver.intake.connections.protocol import IntakeProtocol
+from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Settings
 from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until

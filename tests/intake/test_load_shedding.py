@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver.intake import load_shedding
-from receiver.intake.__main__ import DESCRIPTORS_RESERVED, with_descriptors
-from receiver.intake.listener import caps
-from receiver.intake.tls import Certificates
+from receiver.intake.connections import load_shedding
+from receiver.intake.connections.listener import caps
+from receiver.intake.connections.tls import Certificates
+from receiver.intake.run import DESCRIPTORS_RESERVED, with_descriptors
 from receiver.settings import Limits, Settings
 from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until

@@ -198,6 +198,19 @@ async def test_requeued_deliveries_are_first_in_order_and_keep_their_weight() ->
     assert queue.take() == "abc"
 
 
+def test_deadline_error_of_a_written_delivery_says_that_only_the_store_is_late() -> None:
+    queue = QueueUnderTest()
+    written, queued = queue.join("written", deadline=1), queue.join("queued", deadline=1)
+    queue.take()
+    written.is_written = True
+
+    queue.queue.expire(now=2)
+
+    errors = [str(verdict).partition(",")[0].partition(";")[0] for _, verdict in queue.verdicts]
+    assert errors == ["the delivery is on disk", "the delivery was not written to disk in time"]
+    assert not queued.is_written
+
+
 def test_all_waiters_of_a_segment_are_answered() -> None:
     store_waiters, verdicts = StoreWaiters(), list[object]()
     outcomes = [OutcomeDouble(stored=count) for count in range(3)]

@@ -19,9 +19,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from receiver.channel import ChildChannel, Ready, Reload, Report, Start, Stop, Stopped
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal
+from receiver.platform.webhooks.inbox import Inbox
 from receiver.settings import Drain, Limits, Platform, Settings, Webhook
 from receiver.settings import Journal as JournalSettings
-from receiver.webhooks.inbox import Inbox
 from tests.support.intake import Connection, request, until
 from tests.support.webhooks import PATH as WEBHOOKS
 from tests.support.webhooks import document, signature
@@ -69,12 +69,12 @@ def settings(data: Path, *drains: Drain, limits: Limits | None = None) -> Settin
 
 @asynccontextmanager
 async def spawned(
-    data: Path, sock: socket.socket, *drains: Drain, limits: Limits | None = None
+    data: Path, sock: socket.socket, *drains: Drain, limits: Limits | None = None, module: str = "intake"
 ) -> AsyncIterator[Child]:
     supervisor_end, child_end = socket.socketpair()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "receiver.intake", "--channel-fd", str(child_end.fileno())),
+        *("-m", f"receiver.processes.{module}", "--channel-fd", str(child_end.fileno())),
         pass_fds=(child_end.fileno(), sock.fileno()),
     )
     child_end.close()
@@ -208,7 +208,7 @@ async def test_reload_turns_webhooks_on_and_rotates_their_secret(tmp_path: Path,
         headers = {"content_type": "application/json", "x_platform_signature": signature(body, secret)}
         return await child.post(body, WEBHOOKS, **headers)
 
-    async with spawned(tmp_path, sock) as child:
+    async with spawned(tmp_path, sock, module="intake_webhooks") as child:
         statuses = [await post(child, "old")]
         for secret in ("old", "new"):
             webhook = Platform(webhook=Webhook(path=WEBHOOKS, secrets=(secret,)))

@@ -171,6 +171,27 @@ async def test_number_of_configured_paths_in_the_log_is_limited(log: Lines) -> N
     assert log[0]["configured"] == "'/0', '/1', '/2', '/3' and 2 more"
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/in/8f3a", "did you mean '/in/8f3ab'?"),
+        ("/in/8f3ab1", "did you mean '/in/8f3ab'?"),
+        ("/in/8f3ax", "did you mean '/in/8f3ab'?"),
+        ("/in/8f3", "expected the path of a configured drain"),
+        ("/c", "expected the path of a configured drain"),
+    ],
+)
+def test_path_of_a_drain_is_suggested_only_if_one_character_differs(path: str, hint: str) -> None:
+    routes = Routes(
+        [Drain(name="b", path="/in/8f3ab"), Drain(name="c", path="/b")], Limits(), post_root=False
+    )
+
+    with pytest.raises(NoSuchPath) as refusal:
+        routes.find(path)
+
+    assert str(refusal.value) == f"no drain at this path; {hint}"
+
+
 def test_missing_path_gets_a_hint_if_the_root_is_not_an_alias() -> None:
     def hint(*drains: Drain) -> str:
         with pytest.raises(NoSuchPath) as refused:

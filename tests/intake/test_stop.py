@@ -12,7 +12,7 @@ from aiohttp import http_parser
 
 from receiver.errors import OperatorError
 from receiver.http.parser import require_c_parser
-from receiver.intake.tls import Certificates
+from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits
 from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until

@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from receiver.errors import OperatorError
-from receiver.intake import tls
-from receiver.intake.tls import Certificates
+from receiver.intake.connections import tls
+from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Tls
 from receiver.supervisor.certificate import LastGood
 from tests.support.intake import Intake, on_uvloop, request, running
@@ -87,6 +87,41 @@ async def test_connection_without_a_handshake_is_closed(tmp_path: Path) -> None:
         writer.close()
 
     assert received == b""
+
+
+HALF_OPEN = 200
+
+
+def part_of_client_hello() -> bytes:
+    hello = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        client_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    return hello.read()[:-1]
+
+
+@pytest.mark.fault("clients begin TLS handshakes and never complete them")
+@on_uvloop
+async def test_half_open_handshakes_do_not_delay_a_delivery_and_are_closed_by_the_timeout(
+    tmp_path: Path,
+) -> None:
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    part = part_of_client_hello()
+    # Longer than the flood takes to connect on a busy machine.
+    limits = Limits(tls_handshake_timeout_s=5)
+    async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
+        half_open = [await asyncio.open_connection("127.0.0.1", intake.port) for _ in range(HALF_OPEN)]
+        for _, writer in half_open:
+            writer.write(part)
+        answers = [await intake.post() for _ in range(3)]
+        open_during_the_deliveries = intake.server.connection_count
+        received = await asyncio.gather(*(reader.read() for reader, _ in half_open))
+        after_the_timeout = await intake.post()
+        for _, writer in half_open:
+            writer.close()
+
+    assert [answer.status for answer in (*answers, after_the_timeout)] == [200] * 4
+    assert open_during_the_deliveries >= HALF_OPEN
+    assert received == [b""] * HALF_OPEN
 
 
 @on_uvloop

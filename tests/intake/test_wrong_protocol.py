@@ -13,9 +13,9 @@ import pytest
 import trustme
 from structlog.testing import capture_logs
 
-from receiver.intake import parse_errors, wrong_protocol
-from receiver.intake.tls import Certificates
-from receiver.intake.wrong_protocol import handshake_cause
+from receiver.intake.connections import parse_errors, wrong_protocol
+from receiver.intake.connections.tls import Certificates
+from receiver.intake.connections.wrong_protocol import handshake_cause
 from receiver.logs import RateLimited
 from receiver.settings import Limits
 from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates

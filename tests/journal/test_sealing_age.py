@@ -40,6 +40,19 @@ def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None
     assert files_of(files, journal) == ["0000000001.native.lz4"]
 
 
+def test_age_of_the_open_segment_is_reported_until_it_is_sealed() -> None:
+    clock = Clock()
+    journal = appender(MemoryDisk(), clock=clock)
+    ages_s = [journal.open_age_s]
+    append(journal, "a")
+    clock.now_s += 0.5
+    ages_s.append(journal.open_age_s)
+
+    journal.seal()
+
+    assert [*ages_s, journal.open_age_s] == [0.0, 0.5, 0.0]
+
+
 def growing_appender(files: MemoryDisk, clock: Clock, *, growth_ms_max: int = 4_000) -> Appender:
     """Start a journal that seals a segment of 100 rows, or of a third of a MiB, at an age of 4 s."""
     setting_keys = limits(segment_rows_max=300, segment_bytes_max=MIB, segment_growth_ms_max=growth_ms_max)

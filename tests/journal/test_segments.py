@@ -1,5 +1,6 @@
 """Tests of the journal as the writer reads it: listing, adoption of orphaned epochs, foreign files."""
 
+import errno
 import multiprocessing
 from contextlib import suppress
 from pathlib import Path
@@ -354,3 +355,18 @@ def test_deliveries_are_read_back_from_a_real_file_system(tmp_path: Path) -> Non
     [segment] = Journal(tmp_path).sealed()
 
     assert [(found.rows, answers_of(found)[0].drain) for found in segment.scan().records] == [(3, "a")]
+
+
+def test_segment_whose_size_cannot_be_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryDisk()
+    journal = appender(files)
+    append(journal, "a")
+    journal.seal()
+
+    def refuse(path: Path) -> int | None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    listing, size_bytes = Journal(ROOT, files), files.size_bytes
+    monkeypatch.setattr(files, "size_bytes", lambda path: (refuse if path.suffix else size_bytes)(path))
+
+    assert [segment.bytes for segment in listing.sealed()] == [0]

@@ -19,11 +19,12 @@ from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.store import Parameters
 from receiver.journal.appender import Appender
 from receiver.journal.segments import Journal
+from receiver.ledger import table as ledger_table
 from receiver.ledger.balance import Backlog, LiveBalanceSource, OfflineBalanceSource
+from receiver.ledger.query import LedgerQuery, ledger, parse_ledger_query, verified
+from receiver.ledger.table import HOURS_END, hours_at_a_time, unknown_epochs
 from receiver.model import ContentKind, Delivery
-from receiver.query import ledger_table
-from receiver.query.ledger import Answer, LedgerQuery, ledger, parse_ledger_query, verified
-from receiver.query.ledger_table import HOURS_END, hours_at_a_time, unknown_epochs
+from receiver.reports import LedgerReport
 from receiver.settings import Ledger as Limits
 from receiver.settings import Settings
 from receiver.writer.environment import Environment
@@ -61,7 +62,9 @@ class Workspace:
             ledger=self.ledger,
             dead=DeadLetters(self.root / "dead"),
             progress=Progress(),
-            environment=Environment(time.time, lambda _: None, random.random, self.root / "repair", 30),
+            environment=Environment(
+                time.time, time.monotonic, lambda _: None, random.random, self.root / "repair", 30
+            ),
         )
 
     def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "") -> None:
@@ -85,7 +88,7 @@ class Workspace:
             "d", body.encode(), ContentKind.JSON, (), received_at_ns, strict=False, body_bytes_max=1 << 20
         )
 
-    def query(self, **more: str) -> Answer:
+    def query(self, **more: str) -> LedgerReport:
         query = parse_ledger_query(
             {"since": "2h", "verify": "1", **more}, now_s=time.time(), row_lifetime_hours=72
         )
@@ -98,7 +101,7 @@ def workspace(tmp_path: Path, engine_dir: Path) -> Iterator[Workspace]:
         yield Workspace(tmp_path, store)
 
 
-def by_project(answer: Answer) -> dict[str, tuple[int, int, int, int, int | None, str]]:
+def by_project(answer: LedgerReport) -> dict[str, tuple[int, int, int, int, int | None, str]]:
     return {
         line.project: (line.received, line.stored, line.rejected, line.journal, line.table, line.verdict)
         for line in answer.lines

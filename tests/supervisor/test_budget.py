@@ -31,7 +31,26 @@ def test_failed_answers_and_refused_credentials_are_counted_separately() -> None
 
     answers = budget.past_hour(snapshots_of(s200=6, s400=2, s401=4, s503=2))
 
-    assert answers == {"d": Answers(all=10, failed=4, refused=4)}
+    assert answers == {"d": Answers(all=10, failed=4, refused=4, not_2xx=8)}
+
+
+def test_refused_requests_of_no_drain_and_of_other_methods_are_counted_but_not_as_deliveries() -> None:
+    intake, supervisor = Metrics("intake-0"), Metrics("supervisor")
+    for drain, status, count in (
+        ("", "404", 4),
+        ("", "505", 3),
+        ("d", "405", 2),
+        ("d", "401", 1),
+        ("d", "200", 9),
+    ):
+        intake.add("deliveries", count, drain=drain, status=status)
+
+    FailureBudget(Clock()).report(supervisor, [intake.snapshot()], Budget())
+
+    values = {(series.name, *series.labels): series.value for series in supervisor.snapshot().series}
+    assert (values["refused_requests_past_hour", ""], values["refused_requests_past_hour", "d"]) == (7, 3)
+    assert values["failed_answers_past_hour", "d"] == 0
+    assert ("failed_answers_past_hour", "") not in values
 
 
 def test_answers_older_than_an_hour_do_not_count() -> None:
@@ -45,7 +64,7 @@ def test_answers_older_than_an_hour_do_not_count() -> None:
 
     answers = budget.past_hour(snapshots_of(s503=12, s200=2))
 
-    assert answers == {"d": Answers(all=4, failed=2)}
+    assert answers == {"d": Answers(all=4, failed=2, not_2xx=2)}
 
 
 def test_failed_ratio_is_relative_to_all_answers() -> None:
@@ -84,15 +103,15 @@ def test_remaining_budget_is_reported_and_never_negative(
 @pytest.mark.parametrize(
     ("status", "counts"),
     [
-        pytest.param("302", (1, 1, 0), id="redirect, which no platform follows"),
-        pytest.param("closed", (1, 1, 0), id="connection closed before the answer"),
-        pytest.param("429", (1, 1, 0), id="retryable error"),
-        pytest.param("403", (0, 0, 1), id="wrong credentials"),
-        pytest.param("405", (0, 0, 0), id="not a delivery"),
-        pytest.param("204", (0, 0, 0), id="OPTIONS"),
+        pytest.param("302", (1, 1, 0, 1), id="redirect, which no platform follows"),
+        pytest.param("closed", (1, 1, 0, 1), id="connection closed before the answer"),
+        pytest.param("429", (1, 1, 0, 1), id="retryable error"),
+        pytest.param("403", (0, 0, 1, 1), id="wrong credentials"),
+        pytest.param("405", (0, 0, 0, 1), id="not a delivery"),
+        pytest.param("204", (0, 0, 0, 0), id="OPTIONS"),
     ],
 )
-def test_status_counts_as_failure_refusal_or_neither(status: str, counts: tuple[int, int, int]) -> None:
+def test_status_counts_as_failure_refusal_or_neither(status: str, counts: tuple[int, int, int, int]) -> None:
     assert Answers().plus(status, 1) == Answers(*counts)
 
 
@@ -103,11 +122,6 @@ def test_failures_of_a_replaced_process_still_count() -> None:
     after = Metrics("intake-0")
     after.add("deliveries", 2, drain="d", status="503")
 
-    assert FailureBudget(Clock()).past_hour([carried, after.snapshot()]) == {"d": Answers(5, 5)}
-
-
-def test_request_without_a_drain_does_not_count() -> None:
-    metrics = Metrics("intake-0")
-    metrics.add("deliveries", 3, drain="", status="404")
-
-    assert FailureBudget(Clock()).past_hour([metrics.snapshot()]) == {}
+    assert FailureBudget(Clock()).past_hour([carried, after.snapshot()]) == {
+        "d": Answers(all=5, failed=5, not_2xx=5)
+    }

@@ -46,7 +46,7 @@ def status_of(answer: bytes) -> bytes:
 def test_queued_connections_are_answered_when_the_receiver_stops(
     supervised: Supervised,
 ) -> None:
-    supervised.start(INTAKE="receiver.intake")
+    supervised.start(INTAKE="receiver.processes.intake")
     intakes = supervised.state()["pids"]["intake"]
     for pid in intakes:
         os.kill(pid, signal.SIGSTOP)
@@ -78,7 +78,7 @@ def post(supervised: Supervised) -> bytes:
 
 
 def test_deliveries_are_answered_while_a_hung_store_process_is_stopped(supervised: Supervised) -> None:
-    supervised.start(INTAKE="receiver.intake")
+    supervised.start(INTAKE="receiver.processes.intake")
     store = supervised.state()["pids"]["store"]
     os.kill(store, signal.SIGSTOP)
     wait_until(lambda: is_stopped(store))
@@ -97,7 +97,7 @@ def test_acknowledged_deliveries_are_sealed_before_the_store_process_stops(
     supervised: Supervised,
 ) -> None:
     supervised.configure("[journal]\ndisk_free_min = '4MiB'\nsegment_age_ms_max = 600000\n")
-    supervised.start(INTAKE="receiver.intake")
+    supervised.start(INTAKE="receiver.processes.intake")
     store = supervised.state()["pids"]["store"]
     assert post(supervised) == b"200"
     assert not list(supervised.directory.glob("journal/*/*.lz4"))
@@ -116,7 +116,7 @@ def test_replaced_intake_uses_the_last_valid_certificate(supervised: Supervised,
     files = write_certificates(tmp_path)
     tls = f'[tls]\ncert_file = "{files.cert_file}"\nkey_file = "{files.key_file}"\n'
     supervised.configure(f"intakes = 1\n{tls}[journal]\ndisk_free_min = '4MiB'\n")
-    supervised.start(INTAKE="receiver.intake")
+    supervised.start(INTAKE="receiver.processes.intake")
     (pid,) = supervised.state()["pids"]["intake"]
     Path(files.cert_file).write_text("not a certificate")
 
@@ -158,7 +158,7 @@ def test_socket_that_stops_accepting_keeps_queued_connections(sockets: Sockets) 
 
 def test_systemd_socket_keeps_accepting_connections(sockets: Sockets) -> None:
     systemd_socket = bind("listen", ANY_PORT)
-    sockets_of_systemd = Sockets((systemd_socket,), sockets.admin, sockets.api, drain_is_ours=False)
+    sockets_of_systemd = Sockets((systemd_socket,), sockets.admin, drain_is_ours=False, api=sockets.api)
 
     sockets_of_systemd.stop_new_connections()
 

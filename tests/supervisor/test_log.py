@@ -51,7 +51,7 @@ def test_ready_line_has_version_addresses_and_configuration(supervised: Supervis
 
 
 def test_first_delivery_is_logged_and_the_stop_logs_a_summary(supervised: Supervised) -> None:
-    supervised.start(INTAKE="receiver.intake")
+    supervised.start(INTAKE="receiver.processes.intake")
 
     assert [post(supervised), post(supervised)] == [b"200", b"200"]
     supervised.signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ STORE = {
     "clickhouse_connect",
     *(
         f"receiver.{name}"
-        for name in ("api", "engine", "ledger", "query", "redelivery", "store_process", "writer")
+        for name in ("console", "engine", "ledger", "platform", "redelivery", "store_process", "writer")
     ),
 }
 SLOW = {"cryptography", "google.protobuf", "importlib.metadata", "opentelemetry", "prometheus_client"}
@@ -33,9 +33,11 @@ def supervised(tmp_path: Path) -> Iterator[Supervised]:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        pytest.param("receiver.cli.serve", STORE | SLOW | {"aiohttp", "receiver.journal"}, id="supervisor"),
         pytest.param(
-            "receiver.intake.__main__", STORE | SLOW | {"click", "receiver.supervisor"}, id="intake"
+            "receiver.cli.receiver.serve", STORE | SLOW | {"aiohttp", "receiver.journal"}, id="supervisor"
+        ),
+        pytest.param(
+            "receiver.processes.intake", STORE | SLOW | {"click", "receiver.supervisor"}, id="intake"
         ),
     ],
 )

@@ -266,6 +266,28 @@ def test_children_of_a_killed_supervisor_exit_before_the_next_start(supervised: 
     assert supervised.send_command() == str(supervised.state()["pids"]["intake"][0])
 
 
+@pytest.mark.fault("the supervisor is killed while its children hang or are still starting")
+@pytest.mark.parametrize("behaviour", ["stubborn", "blocked", "slow"])
+def test_children_of_a_killed_supervisor_that_hang_do_not_prevent_the_next_start(
+    supervised: Supervised, behaviour: str
+) -> None:
+    supervised.start()
+    (supervised.directory / behaviour).touch()
+    if behaviour == "slow":
+        os.kill(supervised.state()["pids"]["intake"][0], signal.SIGKILL)
+        wait_until(lambda: "intake-0 start 1" in supervised.events())
+    orphans = supervised.children()
+
+    supervised.signal(signal.SIGKILL)
+    supervised.exit_code()
+    supervised.launch()
+    wait_until(lambda: not any(is_alive(pid) for pid in orphans))
+    (supervised.directory / behaviour).unlink()
+    wait_until(supervised.is_ready)
+
+    assert supervised.send_command() == str(supervised.state()["pids"]["intake"][0])
+
+
 def test_second_receiver_on_the_data_directory_exits_and_names_the_first(supervised: Supervised) -> None:
     supervised.start()
     assert supervised.process

@@ -12,18 +12,19 @@ from typing import Any, get_args
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.api.access import COOKIE, LOGIN
-from receiver.api.dead_letters import DeadLetterRoutes
-from receiver.api.rollup import RollupRoutes
-from receiver.api.routes import Api
-from receiver.api.sessions import session_value
-from receiver.api.spool import SpoolSpace
+from receiver.console.api.access import COOKIE, LOGIN
+from receiver.console.api.dead_letters import DeadLetterRoutes
+from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.routes import Api
+from receiver.console.api.sessions import session_value
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.application import operator_application
+from receiver.console.queries.rollup.derivation import Closing
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
-from receiver.rollup.derivation import Closing
+from receiver.platform.feature import extension_of
 from receiver.settings import Access, Platform, Role, User
-from receiver.store_process.operator_routes import operator_application
 from tests.support.fake_clickhouse import MemoryStore
 from tests.support.receiver_facts import NO_PLATFORM, facts_of
 
@@ -81,7 +82,8 @@ async def receiver_with(  # noqa: PLR0913 - each part of a receiver
         )
         letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
         rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
-        application = operator_application(api, letters, rollup, facts_of(directory, pool, platform))
+        facts = facts_of(directory, pool, platform)
+        application = operator_application(api, letters, rollup, facts, extension_of(facts.platform))
         async with TestClient(TestServer(application, port=port)) as client:
             yield client
 

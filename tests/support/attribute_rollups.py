@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from receiver.config.promoted import promoted_attributes
+from receiver.console.queries.attributes import attributes
+from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.queries.question import Asked
 from receiver.engine.store import Parameters, Store
-from receiver.query.attributes import attributes
-from receiver.query.filters.filter_text import parse_filter
-from receiver.query.question import Asked
-from receiver.query.time_range import TimeRange
+from receiver.time_range import TimeRange
 from tests.support.random_filters import KEYS, NOW_S, Span
 from tests.support.rollups import (
     DAY_S,

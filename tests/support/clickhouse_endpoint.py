@@ -12,10 +12,10 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from receiver.api.query_queue import QUERIES_MAX
-from receiver.api.routes import Api
-from receiver.api.spool import SpoolSpace
-from receiver.clickhouse_http.endpoint import ClickHouseEndpoint
+from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.routes import Api
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.tools.clickhouse_http.endpoint import ClickHouseEndpoint
 
 Client = TestClient[Any, Any]
 DATABASE = "otel"

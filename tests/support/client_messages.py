@@ -31,15 +31,15 @@ JOURNAL_FULL = ("journal/ceiling.py:reason", "journal/ceiling.py:measure", "inta
 SOURCES_OF = {
     "*_parse_error_answer(exc)": ("http/protocol.py:_parse_error_answer",),
     "*logged_refusal(exc, self._refused_line, self._connection.address)": (
-        "intake/parse_errors.py:refusal_of",
-        "intake/parse_errors.py:_too_large",
+        "intake/connections/parse_errors.py:refusal_of",
+        "intake/connections/parse_errors.py:_too_large",
     ),
     "full_reason": JOURNAL_FULL,
     "item.reason": JOURNAL_FULL,
-    "problem": ("query/filters/traceql.py:_mismatch",),
+    "problem": ("console/queries/filters/traceql.py:_mismatch",),
     "outcome.message": (),  # a message of the core
     "reason": (*JOURNAL_FULL, "http/origin.py:WRONG_HOST", "http/origin.py:WRONG_ORIGIN"),
-    "_routing_problem(request, refusal)": ("api/problems.py:_routing_problem",),
+    "_routing_problem(request, refusal)": ("console/api/problems.py:_routing_problem",),
     "self._error": ("journal/appender.py:_failed",),
     "self._hint(path)": ("intake/routes.py:_hint", "intake/routes.py:_default_or_any"),
     "str(exceeded)": (),  # an error of `limit_exceeded`
@@ -47,7 +47,7 @@ SOURCES_OF = {
     "self.problem": (),  # as above
     "str(named)": (),  # as above
     "str(reason)": (),  # as above
-    "text": ("query/ledger.py:_instant",),
+    "text": ("ledger/query.py:_instant",),
 }
 """Expression other than a literal or constant → `module:name` of functions and constants with its texts."""
 OTHER_SOURCES = (

@@ -8,16 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from receiver.query.comparison.operation_change import SPANS_MIN
-from receiver.query.comparison.statistics import (
-    adjusted,
-    proportion_z,
-    rank_z,
-    tail_z,
-    two_sided_p,
-    wilson_interval,
-)
-from receiver.query.message_template import template_of
+from receiver.console.queries.comparison.operation_change import SPANS_MIN, family_p_values
+from receiver.console.queries.comparison.statistics import rank_z, tail_z, wilson_interval
+from receiver.console.queries.comparison.weights import ErrorCounts, Weights, error_z
+from receiver.console.queries.message_template import template_of
 from tests.support.random_filters import Span, has_error
 
 MINUTE_NS = 60 * 10**9
@@ -65,18 +59,38 @@ class Expected:
 
     def p_values(self) -> dict[Key, float]:
         """Return the smallest adjusted p-value of each operation with enough spans."""
-        scores: dict[Key, list[float]] = {}
+        errors: dict[Key, float] = {}
+        durations: dict[Key, list[float]] = {}
         for key in self.common():
             a, b = (self.operations[side].get(key, []) for side in ("a", "b"))
             if min(len(a), len(b)) >= SPANS_MIN:
                 in_a, in_b = (Counter(bucket_of(span["Duration"]) for span in found) for found in (a, b))
-                scores[key] = [
-                    proportion_z(failed(a), len(a), failed(b), len(b)),
-                    rank_z(in_a, in_b),
-                    tail_z(in_a, in_b, 0.95),
-                ]
-        found = iter(adjusted([two_sided_p(z) for three in scores.values() for z in three]))
-        return {key: min(itertools.islice(found, 3)) for key in scores}
+                errors[key] = error_z(error_counts(a), error_counts(b))
+                durations[key] = [rank_z(in_a, in_b), tail_z(in_a, in_b, 0.95)]
+        of_errors = family_p_values(errors.values())
+        of_durations = iter(family_p_values(z for both in durations.values() for z in both))
+        return {
+            key: min(p_value, *itertools.islice(of_durations, 2))
+            for key, p_value in zip(errors, of_errors, strict=True)
+        }
+
+    def traces(self, side: str, service: str | None = None) -> tuple[int, int]:
+        """Return the traces of a side, or of a service, and how many of them have an error."""
+        spans = [span for span in self.in_window[side] if service in (None, span["ServiceName"])]
+        return len({span["TraceId"] for span in spans}), len(
+            {span["TraceId"] for span in spans if span["StatusCode"] == "Error"}
+        )
+
+
+def error_counts(spans: Sequence[Span]) -> ErrorCounts:
+    """Return what the test of errors compares."""
+    weights = [span["SampleWeight"] for span in spans]
+    of_errors = [span["SampleWeight"] for span in spans if span["StatusCode"] == "Error"]
+    known = None
+    if None not in weights:
+        squares = (sum(weight**2 for weight in each) for each in (weights, of_errors))
+        known = Weights(sum(weights), sum(of_errors), *squares)
+    return ErrorCounts(len(spans), len(of_errors), known)
 
 
 def by_operation(spans: Iterable[Span]) -> dict[Key, list[Span]]:

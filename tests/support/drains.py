@@ -13,10 +13,10 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from receiver.emulator.drains import Drains
-from receiver.emulator.drains_control import routes
-from receiver.emulator.drains_traffic import Source, Traffic
-from receiver.load.traffic import Event, Resource, Span
+from trace_drain_testing.emulator.drains import Drains
+from trace_drain_testing.emulator.drains_control import routes
+from trace_drain_testing.emulator.drains_traffic import Source, Traffic
+from trace_drain_testing.load.traffic import Event, Resource, Span
 
 NOW_S = 1_790_000_000
 BASE_NS = NOW_S * 10**9

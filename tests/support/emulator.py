@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 
 from receiver.config.addresses import Address
-from receiver.emulator.clock import STARTED_AT_S, Clock
-from receiver.emulator.platform import Platform
-from receiver.emulator.run import FACTS_NAME, running
+from trace_drain_testing.emulator.clock import STARTED_AT_S, Clock
+from trace_drain_testing.emulator.platform import Platform
+from trace_drain_testing.emulator.run import FACTS_NAME, running
 
 REDIRECT_URI = "http://127.0.0.1:1/installed"
 

@@ -20,8 +20,13 @@ from tests.support.fake_clickhouse import schema_sources
 
 KINDS = ["embedded", *(["server"] if os.environ.get("TRACE_DRAIN_TEST_CLICKHOUSE") else [])]
 """Stores of a test whose claim is about SQL: without a real server, both are the same engine."""
-EACH_KIND = pytest.mark.parametrize("store", ["embedded", "server"], indirect=True)
-"""For tests of a fixture `store` that run on our own server over HTTP as well."""
+SERVER = pytest.param("server", marks=pytest.mark.fault_tier)
+"""Our own server over HTTP, for tests that run on the embedded engine as well: both are the same engine."""
+BOTH_KINDS = ["embedded", SERVER]
+EACH_KIND = pytest.mark.parametrize("store", BOTH_KINDS, indirect=True)
+"""For tests of a fixture `store` with `BOTH_KINDS`."""
+COMPILATION = ("compile_expressions", "compile_aggregate_expressions", "compile_sort_description")
+"""Settings that compile expressions to machine code, which takes longer than a query of few rows."""
 
 
 def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHouseStore:
@@ -50,7 +55,10 @@ def over_http(url: str, *, database: str = "", insert_timeout_s: int = 60) -> It
 
 def bare(directory: Path, database: str) -> EmbeddedStore:
     """Open the embedded engine without tables."""
-    return EmbeddedStore(directory, database=database, memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
+    store = EmbeddedStore(directory, database=database, memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
+    for setting in COMPILATION:
+        store.command(f"SET {setting} = 0")
+    return store
 
 
 @contextmanager

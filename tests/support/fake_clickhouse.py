@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from receiver.engine.schema import OUTDATED_SORTING_KEY
 from receiver.engine.store import DayRows, Parameters, ReadOnlyConnection, RowLocation, RowSum, Version
+from receiver.engine.unusable import OUTDATED_SORTING_KEY
 from receiver.errors import StoreTrouble
 from receiver.ledger.ledger import Ledger
 from receiver.model import Heading, SegmentId

@@ -7,7 +7,7 @@ import random
 import re
 from typing import Any
 
-from receiver.query.filters.filter import (
+from receiver.console.queries.filters.filter import (
     INTRINSICS,
     WORDS,
     Anchored,

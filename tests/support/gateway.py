@@ -13,8 +13,8 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from receiver.emulator.gateway import REQUEST_BYTES_MAX, Gateway, routes
-from receiver.emulator.gateway_wire import UNSTATED
+from trace_drain_testing.emulator.gateway.gateway import REQUEST_BYTES_MAX, Gateway, routes
+from trace_drain_testing.emulator.gateway.gateway_wire import UNSTATED
 
 API_KEY = "gateway-key"
 NOW_S = 1_790_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from receiver.installations.records import Installation, StateChange
+from receiver.platform.installations.records import Installation, StateChange
 
 T0_S = 1_800_000_000.0
 TOKEN = "token-of-the-platform-3f9a"

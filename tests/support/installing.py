@@ -7,12 +7,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import ClientResponse
 
-from receiver.installations.platform_records import open_records
-from receiver.installations.records import Installation
+from receiver.platform.installations.platform_records import open_records
+from receiver.platform.installations.records import Installation
 from receiver.settings import Settings, User
+from tests.console.ui.test_pages import Document
 from tests.support.access import ADMIN, Client, session
 from tests.support.token_server import TOKEN
-from tests.ui.test_pages import Document
 
 HTML = {"Accept": "text/html"}
 

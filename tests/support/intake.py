@@ -20,12 +20,12 @@ import uvloop
 from receiver.errors import JournalFull, StaleSegment
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.committer import Committer
+from receiver.intake.connections.listener import caps
+from receiver.intake.connections.load_shedding import LoadShedder
+from receiver.intake.connections.server import IntakeServer
 from receiver.intake.handler import DeliveryHandler
-from receiver.intake.listener import caps
-from receiver.intake.load_shedding import LoadShedder
 from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import KeepWebhook, Routes
-from receiver.intake.server import IntakeServer
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from receiver.platform.event import Event
+from receiver.platform.client.event import Event
 
-START_MS = 1_800_000_000_000
+START_MS = 1_700_000_000_000
 Raw = dict[str, Any]
 
 

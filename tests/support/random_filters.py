@@ -236,6 +236,12 @@ def summary_of(trace: Sequence[Span]) -> dict[str, Any]:
         "deployment": first["DeploymentId"],
         "start": f"{started}.{nanoseconds:09d}Z",
         "duration_ms": (max(span["start_ns"] + span["Duration"] for span in trace) - start_ns) / 1e6,
-        "spans": len({span["SpanId"] for span in trace}),
-        "errors": len({span["SpanId"] for span in trace if span["StatusCode"] == "Error"}),
+        "spans": len(set(map(identity_of, trace))),
+        "errors": len({identity_of(span) for span in trace if span["StatusCode"] == "Error"}),
     }
+
+
+def identity_of(span: Span) -> tuple[object, ...]:
+    """Return what two copies of a span have in common. Client and server of a call may share the span id."""
+    names = ("SpanId", "ParentSpanId", "ServiceName", "SpanName", "SpanKind", "start_ns", "Duration")
+    return tuple(span[name] for name in names)

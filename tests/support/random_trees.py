@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from receiver.query.filters.filter import (
+from receiver.console.queries.filters.filter import (
     Anchored,
     And,
     Attribute,

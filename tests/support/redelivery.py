@@ -179,6 +179,7 @@ class Harness:
         """Start a writer that knows only the disk and the store. `newer`: segments of a newer version."""
         environment = Environment(
             now=lambda: NOW_S + self.monotonic_s,
+            monotonic=lambda: self.monotonic_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",

@@ -8,17 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from receiver.console.queries.aggregates.red_source import Wanted, red_source
+from receiver.console.queries.rollup.derivation import Closing, Settled, derive_due, survey
+from receiver.console.queries.rollup.tables import HOUR_NS, HOURS_OF_DAY, OPERATIONS, ROLLUPS, Rollup
 from receiver.engine.store import Store
-from receiver.query.red_source import Wanted, red_source
-from receiver.rollup.derivation import Closing, Settled, derive_due, survey
-from receiver.rollup.tables import HOUR_NS, HOURS_OF_DAY, OPERATIONS, ROLLUPS, Rollup
 from tests.support.random_filters import NOW_S, Span, as_row, random_span
 
 DAY_S = 86_400
 HOUR_S = 3_600
-MIDNIGHT_S = NOW_S // DAY_S * DAY_S - DAY_S
-"""Begin of the day before: all of its hours are closed."""
 CLOSING = Closing(NOW_S, 600)
+MIDNIGHT_S = (NOW_S - CLOSING.age_s) // DAY_S * DAY_S - DAY_S
+"""Begin of the newest day whose hours are all closed. Just after midnight it is not the day before."""
 FROM_NS, TO_NS = (MIDNIGHT_S - DAY_S + 1_800) * 10**9, (NOW_S + HOUR_S) * 10**9
 SPANS = 400
 Key = tuple[Any, ...]

@@ -294,6 +294,45 @@ _LEARNS_OR_WAITS: Final = (
     "(((((",
 )
 
+_READS_TOO_FAR: Final = (
+    "SELECT countMatches(materialize(repeat('a', 1000000)), 'a(.*b)?')",
+    "SELECT countMatches(repeat('a', 1000000), 'a(.*b)?')",
+    "SELECT `countMatches`(repeat('a', 1000000), /* c */ 'a(.*b)?')",
+    "SELECT countMatches(concat(repeat('a', 1000000), 'x, \\'a\\''), 'a(.*b)?')",
+    "SELECT countMatchesCaseInsensitive(materialize(repeat('a', 1000000)), '(a.*b|a)')",
+    "SELECT extractAll(materialize(repeat('a', 1000000)), 'a.*b|a')",
+    "SELECT extractAllGroups(materialize(repeat('a', 1000000)), '(a)(?:.*b){0,1}')",
+    "SELECT extractAllGroupsVertical(materialize(repeat('a', 1000000)), '(a)(.*b)?')",
+    "SELECT extractAllGroupsHorizontal(materialize(repeat('a', 1000000)), '(a)((.*b)?)')",
+    "SELECT replaceRegexpAll(materialize(repeat('a', 1000000)), 'a(?:a{2,}b)?', '')",
+    "SELECT replaceRegexpAll(repeat('a', 1000000), 'a(.*b)?', 'x')",
+    "SELECT splitByRegexp('a(.*b)?', materialize(repeat('a', 1000000)))",
+    "SELECT countMatches(materialize(repeat('a', 1000000)), concat('a(.*', 'b)?'))",
+    "WITH 'a(.*b)?' AS p SELECT countMatches(materialize(repeat('a', 1000000)), p)",
+    "WITH countMatches AS f SELECT f(materialize(repeat('a', 1000000)), 'a(.*b)?')",
+    "SELECT arrayMap(countMatches, [repeat('a', 1000000)], ['a(.*b)?'])",
+    "SELECT arrayMap(x -> countMatches(x, 'a(.*b)?'), [repeat('a', 1000000)])",
+    "SELECT * APPLY(countMatches, 'a(.*b)?') FROM (SELECT materialize(repeat('a', 1000000)))",
+    "SELECT countMatches(materialize(repeat('a', 1000000)))",
+    "SELECT positionCaseInsensitive(materialize(repeat('a', 1000000)), concat(repeat('a', 500000), 'b'))",
+    f"SELECT positionCaseInsensitive(materialize(repeat('a', 1000000)), '{'a' * 8_000}b')",
+    "SELECT positionCaseInsensitiveUTF8(materialize(repeat('a', 1000000)), concat(repeat('a', 500000), 'b'))",
+    "SELECT countSubstringsCaseInsensitive(materialize(repeat('a', 1000000)), repeat('a', 500000))",
+    "SELECT materialize(repeat('a', 1000000)) ILIKE concat('%', repeat('a', 500000), 'b%')",
+    "SELECT materialize(repeat('a', 1000000)) NOT ILIKE concat('%', repeat('a', 500000), 'b%')",
+    "SELECT ilike(materialize(repeat('a', 1000000)), concat('%', repeat('a', 500000), 'b%'))",
+    "SELECT arrayMap(ilike, [repeat('a', 1000000)], [concat('%', repeat('a', 500000), 'b%')])",
+    "SELECT multiSearchAnyCaseInsensitive(repeat('a', 1000000), [concat(repeat('a', 500000), 'b')])",
+    "SELECT 1 AS ILIKE",
+    "SELECT 1 AS countMatches",
+    "SELECT countEqual(range(100000), number) FROM numbers(10000000)",
+    "SELECT hasSubsequence(repeat('ab', 500000), toString(number)) FROM numbers(10000000)",
+    "SELECT halfMD5(arrayMap(x -> materialize(range(100000)), range(300)))",
+    "SELECT timeSlots(toDateTime(0), toUInt32(4000000000 + number), 1) FROM numbers(10000000)",
+    "SELECT countMatches(materialize(repeat('a', 1000000)), 'a(\\Q.*\\E.*b)?')",
+)
+"""Statements that would take time in proportion to the square of a text, which the engine does not limit."""
+
 _TOO_DEEP: Final = (
     f"SELECT {'(' * 5_000}1{')' * 5_000}",
     f"SELECT {'[' * 3_000}{']' * 3_000}",
@@ -312,5 +351,6 @@ REFUSED: Final = {
     "tables": _READS_OTHER_TABLES,
     "functions": _LEARNS_OR_WAITS,
     "depth": _TOO_DEEP,
+    "patterns": _READS_TOO_FAR,
 }
 """Statements that the guard refuses. `{directory}` and `{database}` stand for those of the test."""

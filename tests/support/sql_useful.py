@@ -128,7 +128,7 @@ USEFUL: Final = (
     "SELECT number, toString(number) FROM numbers(3)",
     "SELECT generate_series FROM generate_series(1, 3)",
     "SELECT count() FROM otel_red FINAL WHERE Errors > 0",
-    "SELECT count() FROM otel_red_day UNION ALL SELECT count() FROM otel_red_deployment_day",
+    "SELECT count() FROM otel_red UNION ALL SELECT count() FROM otel_red_deployment",
     "SELECT Span_http_route, count() FROM otel_traces WHERE has(Event_exception_type, 'E') GROUP BY ALL",
     "SELECT 'file(''/etc/passwd'')' AS text, 'SETTINGS readonly = 0; -- /* INTO OUTFILE' AS more",
     "SELECT CAST('5' AS UInt8), '5'::Float64, [1, 2]::Array(UInt8), toDateTime64('2026-01-01 00:00:00', 3)",
@@ -147,6 +147,13 @@ USEFUL: Final = (
         "SELECT extract(SpanName, '[a-z]+'), splitByChar('/', SpanName)[1], "
         "domain(SpanAttributes['url.full']) FROM otel_traces"
     ),
+    (
+        "SELECT extractAll(StatusMessage, '[0-9]+|[a-f0-9]{8}(-[a-f0-9]{4}){3}'), "
+        "countMatches(SpanName, '\\\\w+=') FROM otel_traces"
+    ),
+    "SELECT positionCaseInsensitive(SpanName, 'get'), notILike(SpanName, '%x%') FROM otel_traces",
+    "SELECT multiSearchAnyCaseInsensitive(SpanName, ['get']), SpanName NOT ILIKE '%x%' FROM otel_traces",
+    "SELECT splitByRegexp('[, ]+', 'a, b'), extractAllGroups('k=v', '(\\\\w+)=(\\\\w*)')",
     "SELECT 1 AS version, 'x' AS path, 3 AS errors, 4 AS count, 5 AS name, 6 AS type, 7 AS status",
 )
 """Statements that the guard accepts and the engine answers."""

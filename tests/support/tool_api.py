@@ -14,9 +14,9 @@ from urllib.parse import urlencode
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from receiver.api.query_queue import QUERIES_MAX
-from receiver.api.routes import Api, Routes
-from receiver.api.spool import SpoolSpace
+from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.routes import Api, Routes
+from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import StoreTrouble
 from tests.support import engines

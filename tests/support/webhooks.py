@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from receiver.intake.webhooks import WebhookKeeper
+from receiver.platform.webhooks.inbox import Inbox
+from receiver.platform.webhooks.keeper import WebhookKeeper
 from receiver.settings import Drain, Limits, Webhook
-from receiver.webhooks.inbox import Inbox
 from tests.support.intake import Answer, Intake, running
 
 SECRET = "webhook-secret"
@@ -57,15 +57,16 @@ async def post(intake: Intake, body: bytes, secret: str = SECRET, **headers: str
 
 
 class RecordsDouble:
-    """Records of projects and installations that remember each change."""
+    """Records of projects, deployments and installations that remember each change."""
 
     def __init__(self) -> None:
         self.named: list[tuple[str, str, float]] = []
         self.removed_projects: list[tuple[str, float]] = []
         self.states: list[tuple[str, str, float]] = []
         self.scopes: list[tuple[str, list[str] | None]] = []
+        self.assigned: list[tuple[str, str]] = []
         self.trouble: list[OSError] = []
-        self.projects = self.installations = self
+        self.projects = self.deployments = self.installations = self
 
     def created(self, project_id: str, name: str, at_s: float) -> bool:
         self._fail()
@@ -83,6 +84,10 @@ class RecordsDouble:
 
     def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, _at_s: float) -> bool:
         self.scopes.append((installation_id, None if scopes is None else list(scopes)))
+        return True
+
+    def assign(self, deployment_id: str, project_id: str, _at_s: float) -> bool:
+        self.assigned.append((deployment_id, project_id))
         return True
 
     def _fail(self) -> None:

@@ -14,11 +14,11 @@ MAY_WRITE = "durable"
 SEGMENT_FILE = "method of the journal's segment file"
 UNNAMED = "unnamed temporary file, which need not survive"
 EXEMPT = {
-    ("api/spool.py", "os.pwrite"): UNNAMED,
-    ("api/spool.py", "tempfile.TemporaryFile"): UNNAMED,
-    ("cli/api_client.py", "tempfile.SpooledTemporaryFile"): UNNAMED,
+    ("console/api/spool.py", "os.pwrite"): UNNAMED,
+    ("console/api/spool.py", "tempfile.TemporaryFile"): UNNAMED,
+    ("cli/shell/api_client.py", "tempfile.SpooledTemporaryFile"): UNNAMED,
     ("engine/embedded.py", "os.fdopen"): "file in memory (memfd)",
-    ("intake/tls.py", "os.fdopen"): "file in memory (memfd)",
+    ("intake/connections/tls.py", "os.fdopen"): "file in memory (memfd)",
     ("writer/dedupe.py", "file.replace"): SEGMENT_FILE,
     ("writer/steps.py", "unit.unlink"): SEGMENT_FILE,
 }

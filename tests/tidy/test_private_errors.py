@@ -6,7 +6,7 @@ import ast
 import builtins
 
 from receiver import errors
-from receiver.platform import errors as platform_errors
+from receiver.platform.client import errors as platform_errors
 from tests.tidy.test_tidy import ROOT, tracked
 
 MODULES = {

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.torture.report import as_json, summary, table
-from tests.torture.run import Plan, Run
+from tests.torture.report import as_json, summary, table, violations
+from tests.torture.run import Plan, Result, Run
+from tests.torture.steady import Steady, lines
 
 EXIT_CODES = {"held": 0, "violated": 1, "void": 2}
 UNITS_S = {"s": 1, "m": 60, "h": 3600}
@@ -61,6 +62,9 @@ def main() -> int:
         "--disk-mib", type=int, default=0, help="run on a tmpfs of this size, which is filled at times"
     )
     parser.add_argument("--json", type=Path, help="file for the summary")
+    parser.add_argument(
+        "--steady", action="store_true", help="no faults; queries beside the load, and no resource may grow"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the data directory")
     options = parser.parse_args()
     print_line(f"seed {options.seed}, {options.duration:.0f} s")
@@ -72,14 +76,28 @@ def main() -> int:
             options.gap,
             options.pause,
             owns_disk=bool(options.disk_mib),
+            is_steady=options.steady,
             kills_min=options.kills,
         )
-        numbers = summary(Run(plan, print_line).run())
+        result = Run(plan, print_line).run()
+    if result.steady is not None:
+        return _report_steady(result, result.steady)
+    numbers = summary(result)
     sys.stdout.write(table(numbers) + "\n")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(as_json(numbers) + "\n")
     return EXIT_CODES[numbers["verdict"]]
+
+
+def _report_steady(result: Result, steady: Steady) -> int:
+    """Print the resources. A run without faults would be void for `summary`."""
+    broken = violations(result)
+    spans = result.findings.counts["rows"]
+    sys.stdout.write("\n".join([*lines(steady.monitor.series), ""]))
+    sys.stdout.write(f"{spans} spans, {steady.queries.answered} queries\n")
+    sys.stdout.write("\n".join([*(broken or ["no resource grew, and every promise held"]), ""]))
+    return EXIT_CODES["violated" if broken else "held"]
 
 
 if __name__ == "__main__":

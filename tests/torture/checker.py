@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
+from receiver.engine.limits import SETTINGS
 from receiver.engine.store import COMPANION, TABLE, Store
-from receiver.query.limits import SETTINGS
 from tests.torture.oracle import Delivery, Key, Oracle
 from tests.torture.senders import SendCounts
 

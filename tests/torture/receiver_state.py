@@ -15,7 +15,7 @@ INTAKES = 2
 JOURNAL_BYTES_MAX = 1 << 19
 """Small, so that it is full after the store was stopped for some seconds."""
 SEGMENT_BYTES_MAX = 1 << 17
-MODULES = {"receiver.intake": "intake", "receiver.store_process": "store"}
+MODULES = {"receiver.processes.intake": "intake", "receiver.processes.store_console": "store"}
 Role = str
 """`supervisor`, `intake` or `store`."""
 

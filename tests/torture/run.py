@@ -23,6 +23,7 @@ from tests.torture.faults import Fault, schedule
 from tests.torture.oracle import LANES, Oracle
 from tests.torture.resource_monitor import ResourceMonitor
 from tests.torture.senders import Outcomes, Sender, SenderContext
+from tests.torture.steady import Steady
 
 PROGRESS_EVERY_S = 10.0
 FINISH_S = 60.0
@@ -45,6 +46,8 @@ class Plan:
     """Pause of a sender between two deliveries."""
     owns_disk: bool = False
     """Whether the data directory is a small file system of its own, which may be filled."""
+    is_steady: bool = False
+    """Whether queries run beside the load, without faults, and no resource may grow: see `steady`."""
     kills_min: int = 0
     """The run continues until this many processes were killed."""
 
@@ -70,6 +73,7 @@ class Result:
     """Output of `trace-drain ledger --verify` at the end, and its exit code."""
     log: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
+    steady: Steady | None = None
 
 
 class Run:
@@ -88,6 +92,7 @@ class Run:
         faults = schedule(
             plan.seed, plan.duration_s, plan.gap_s, with_fill=plan.owns_disk, kills_min=plan.kills_min
         )
+        faults = [] if plan.is_steady else faults
         self.result = Result(plan, faults)
         self._driver = Driver(self._running, self.result.outcomes)
         self.result.fault_log = self._driver.fault_log
@@ -124,8 +129,14 @@ class Run:
         began_s = time.monotonic()
         for sender in self._senders:
             sender.start()
+        if self._plan.is_steady:
+            self.result.steady = Steady(self._running)
+            self.result.steady.start()
         self._driver.run(self.result.faults, began_s, self._plan.duration_s, self._plan.kills_min)
         time.sleep(max(0.0, began_s + self._plan.duration_s - time.monotonic()))
+        if self.result.steady is not None:
+            self.result.steady.stop()
+            self.result.errors += self.result.steady.violations()
 
     def _finish_deliveries(self) -> None:
         """Issue no more faults and deliveries; wait until every delivery is acknowledged."""

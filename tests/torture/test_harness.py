@@ -13,7 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.torture.checker import Findings, judge, judge_ledger
 from tests.torture.faults import OPENING_FAULTS, schedule
 from tests.torture.oracle import DRAINS, PROTOBUF, Delivery, Oracle, credentials, recompress
+from tests.torture.resource_monitor import MIB
 from tests.torture.senders import SendCounts
+from tests.torture.steady import growth
 
 Rows = list[dict[str, Any]]
 DELIVERY = next(delivery for delivery in map(Oracle(7).delivery, range(1, 100)) if len(delivery.rows) > 2)
@@ -175,3 +177,13 @@ def test_copy_has_the_same_content_compressed_differently() -> None:
     assert copy.body != delivery.body
     assert gzip.decompress(copy.body) == gzip.decompress(delivery.body)
     assert copy.headers | credentials(delivery.drain, copy.body) == copy.headers
+
+
+def test_steady_run_detects_a_resource_that_grows_and_accepts_noise() -> None:
+    noisy = [100 * MIB + (sample % 7) * MIB for sample in range(300)]
+    leaking = [100 * MIB + sample * MIB for sample in range(300)]
+
+    assert list(growth({"intake rss": noisy, "journal bytes": [0, 5, 0]})) == []
+    assert [line.split(" rose")[0] for line in growth({"intake rss": noisy, "store rss": leaking})] == [
+        "store rss"
+    ]

@@ -107,7 +107,7 @@ def test_store_is_checked_for_damage_while_the_writer_waits(
     harness.drain_first_segment()
 
     inspections = harness.store.events.count("inspect")
-    assert inspections >= sum(harness.slept) // 120 >= 2
+    assert inspections >= max(1, sum(harness.slept) // 120)
 
 
 def test_unreadable_block_becomes_a_dead_letter_and_the_next_segment_is_inserted(

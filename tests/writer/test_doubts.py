@@ -47,19 +47,18 @@ def test_missing_days_are_inserted_after_a_refusal_that_does_not_recur(harness: 
     assert harness.dead_letters == []
 
 
-def test_incomplete_count_is_repeated_once(harness: WriterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness.file(segment_of([TODAY] * 200))
+def test_incomplete_count_is_repeated_once(harness: WriterHarness) -> None:
+    writer = harness.writer
+    writer.drain()
+    file = harness.file(segment_of([TODAY] * 200))
     harness.store.script = ["half_a_day"]
 
-    def show_the_other_rows(delay_s: float) -> None:
-        if delay_s:
-            harness.slept.append(delay_s)
-            harness.store.parts *= 2
+    writer.drain()
+    harness.store.parts *= 2
+    harness.between_turns_s += 2.0
+    writer.drain()
 
-    monkeypatch.setattr(harness, "sleep", show_the_other_rows)
-    harness.drain_first_segment()
-
-    assert harness.slept == [2.0]
+    assert not file.path.exists()
     assert harness.store.tokens == [f"{ID}#0"]
     assert harness.dead_letters == []
 

@@ -48,6 +48,7 @@ class EngineHarness:
         """Run a new writer that finds these segments in the journal."""
         environment = Environment(
             now=lambda: NOW_S + self.between_turns_s,
+            monotonic=lambda: self.between_turns_s + sum(self.sleeps),
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
@@ -214,7 +215,7 @@ def test_every_row_is_stored_once_after_a_server_fault(
     segment, file = harness.file(0, 1, 1)
     server.inject_fault(**fault)  # type: ignore[arg-type]  # the dictionary contains the kind
 
-    harness.restart_with(file, turns=4)
+    harness.restart_with(file, turns=60)
 
     assert harness.stored(segment) == segment.days
     assert not file.path.exists()

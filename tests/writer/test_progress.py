@@ -298,3 +298,26 @@ def test_stall_names_the_statement_that_fails(tmp_path: Path, operation: str, te
     harness.writer.drain()
 
     assert harness.progress.stalled == {ATTACKER: f"{text}, but the store accepts other rows: no answer"}
+
+
+@pytest.mark.parametrize("step_s", [86_400.0, -86_400.0], ids=["a day ahead", "a day back"])
+def test_deferred_segment_is_tried_again_after_its_delay_although_the_wall_clock_was_set(
+    tmp_path: Path, step_s: float
+) -> None:
+    store = BrokenStore("insert", trouble(243))
+    harness = harness_with(tmp_path, store)
+    writer = harness.writer
+    writer.drain()
+    file = harness.file(segment_of([TODAY]))
+    writer.drain()
+    store.trouble = None
+    harness.clock_step_s = step_s
+
+    harness.between_turns_s += 1.0
+    writer.drain()
+    is_early = not file.path.exists()
+    harness.between_turns_s += 1.0
+    writer.drain()
+
+    assert not is_early
+    assert not file.path.exists()

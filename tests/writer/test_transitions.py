@@ -87,7 +87,8 @@ OBSERVATIONS: list[Observation] = [
         for days in ((), DAYS)
         for stored in ((), DAYS)
     ],
-    StillRunning(120.0),
+    StillRunning(since_s=7.0, waited_s=1.0),
+    StillRunning(since_s=7.0, waited_s=120.0),
     Unusable("unreadable", "block is malformed"),
     Unusable("unreadable", "block is malformed", DAYS),
     CannotSplit(),
@@ -213,6 +214,14 @@ def test_no_state_is_repeated_without_a_pause_or_the_end_of_the_turn() -> None:
             assert isinstance(step.action, Pause | EndTurn)
 
 
+def test_writer_pauses_only_while_the_store_refuses_a_probe_row_or_briefly_before_the_probe() -> None:
+    for _, observation, step in every_step():
+        if isinstance(step.action, Pause):
+            is_store_at_fault = isinstance(observation, ProbeAnswered) and not observation.is_accepted
+            is_brief = not step.action.is_slow and step.state.evidence.failures < FAILURES_MAX
+            assert is_store_at_fault or is_brief
+
+
 def test_unit_is_suspected_of_poison_only_after_the_store_accepts_a_probe_row() -> None:
     for state, _, step in every_step():
         suspicion = step.state.suspicion if isinstance(step.state, Doubtful) else None
@@ -228,8 +237,8 @@ def test_companion_table_is_refilled_in_groups_of_days_one_per_turn() -> None:
         step = next_step(state, Done())
         state, turns = step.state, turns + isinstance(step.action, EndTurn)
 
-    assert sizes == [90, 90, 20]
-    assert turns == 2
+    assert sizes == [*[30] * 6, 20]
+    assert turns == 6
 
 
 def test_refused_group_of_companion_days_shrinks_to_a_single_day() -> None:
@@ -242,7 +251,7 @@ def test_refused_group_of_companion_days_shrinks_to_a_single_day() -> None:
         state = step.state
         sizes.append(state.days_per_statement)
 
-    assert sizes == [90, 30, 10, 3, 1]
+    assert sizes == [30, 10, 3, 1]
     assert isinstance(next_step(state, too_many).state, Suspected)
 
 

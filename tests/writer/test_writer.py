@@ -45,6 +45,8 @@ class WriterHarness:
     heartbeat: Callable[[], None] = lambda: None
     between_turns_s: float = 0.0
     """Time that passed while no segment had a turn."""
+    clock_step_s: float = 0.0
+    """Difference by which the wall clock was set."""
 
     def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
         file = FakeFile.make(self.directory, content, seq=seq)
@@ -60,7 +62,8 @@ class WriterHarness:
     @property
     def writer(self) -> Writer:
         environment = Environment(
-            now=lambda: NOW_S + sum(self.slept) + self.between_turns_s,
+            now=lambda: NOW_S + sum(self.slept) + self.between_turns_s + self.clock_step_s,
+            monotonic=lambda: sum(self.slept) + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
@@ -216,6 +219,7 @@ def test_insert_that_still_runs_is_awaited_and_not_repeated(harness: WriterHarne
 def test_insert_that_does_not_end_is_killed_and_repeated(harness: WriterHarness) -> None:
     harness.file(TWO_DAYS)
     harness.store.script = ["delayed:1000"]
+    harness.sleeps_max = 1_000
 
     harness.drain_first_segment()
 
@@ -334,6 +338,7 @@ def test_retry_delay_depends_on_the_class_of_the_error(
 ) -> None:
     harness.file(TWO_DAYS)
     harness.store.script = [f"error:{code}"] * 3
+    harness.store.probe_refused = True
 
     harness.drain_first_segment()
 

@@ -1,0 +1,234 @@
+"""The commands that ask a question of the stored spans, built from the table of questions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from receiver.cli.console.filter_completion import complete_filter
+from receiver.cli.console.value_completion import complete
+from receiver.cli.shell.api_client import Answer
+from receiver.cli.shell.group import examples
+from receiver.cli.shell.options import FILE_PATH, loaded_with
+from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.text_width import text_width
+from receiver.cli.shell.unsafe_text import without_controls
+from receiver.console.queries.csv_text import csv_head, csv_line
+from receiver.console.queries.question import Parameter, Question
+from receiver.console.queries.questions import QUESTIONS
+from receiver.errors import CommandFailed, NoSuchDeployment, OperatorError, ReceiverError, Refused
+from receiver.logs import harmless_text
+from receiver.sizes import counted
+from receiver.time_range import SINCE_DEFAULT, parse_instant
+
+Row = dict[str, Any]
+Renderer = Callable[[Iterable[Row]], Iterator[str]]
+
+CONTEXT_CHARACTERS = 60
+"""Maximum length of the text that a message shows before and after the column with the error."""
+_COLUMN = re.compile(r"(?:filter|q), column ([0-9]{1,9}): ")
+"""Beginning of an error about a filter, from this program or from the receiver."""
+
+
+def command_of(name: str, table: Renderer | None = None) -> click.Command:
+    """Build the command of a question. `table`: see `run_question`."""
+    question = QUESTIONS[name]
+
+    def run(**options: str | None) -> None:
+        run_question(name, options, table)
+
+    return click.Command(
+        name,
+        callback=run,
+        params=[*own_parameters(question), *common_parameters(question)],
+        help=question.summary,
+        epilog=examples(*question.examples),
+    )
+
+
+def common_parameters(question: Question) -> list[click.Parameter]:
+    """Return new instances of the options that every question has."""
+    return [
+        click.Option(
+            ["--config"],
+            type=FILE_PATH,
+            metavar="FILE",
+            help="Configuration file. [trace-drain.toml if present]",
+        ),
+        click.Option(["--data"], type=FILE_PATH, metavar="DIR", help="Data directory. [data]"),
+        click.Option(
+            ["--since"],
+            default=SINCE_DEFAULT,
+            show_default=True,
+            metavar="TIME",
+            help="How far back, 15m, 24h, 7d, or an instant: 2026-01-31T10:00Z.",
+        ),
+        click.Option(["--until"], metavar="TIME", help="Only what was before this age or instant. [now]"),
+        click.Option(
+            ["--limit"],
+            default=str(question.limit_default),
+            show_default=True,
+            metavar="N",
+            help=f"Print at most N lines, up to {question.limit_max}.",
+        ),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice(["table", "json", "jsonl", "csv"]),
+            default="table",
+            help="json or jsonl: one JSON object a line; csv: a line of names first.",
+        ),
+    ]
+
+
+def own_parameters(question: Question) -> Iterator[click.Parameter]:
+    """Yield new instances of the options and arguments that only this question has."""
+    for parameter in question.parameters:
+        yield _click_parameter(parameter)
+    if question.has_filter:
+        yield click.Option(
+            ["--filter"],
+            metavar="FILTER",
+            help="Only spans that match: see `search --help`.",
+            shell_complete=complete_filter,
+        )
+
+
+def _click_parameter(parameter: Parameter) -> click.Parameter:
+    if parameter.is_positional:
+        return click.Argument([parameter.name], required=parameter.is_required, shell_complete=complete)
+    return click.Option(
+        [f"--{parameter.name}"],
+        required=parameter.is_required,
+        metavar="TEXT",
+        help=f"{parameter.help[0].upper()}{parameter.help[1:]}.",
+        shell_complete=complete,
+    )
+
+
+def run_question(
+    name: str,
+    options: Mapping[str, str | None],
+    table: Renderer | None = None,
+    csv_rows: Callable[[Iterable[Row]], Iterable[Row]] = iter,
+) -> None:
+    """Ask a question with the options of its command and print the answer.
+
+    `table`: prints rows as text; by default a table with a column for each key.
+    `csv_rows`: returns the rows that CSV has in place of the rows of the answer.
+    """
+    question, given = QUESTIONS[name], {key: text for key, text in options.items() if text is not None}
+    form, config, data = given.pop("form"), given.pop("config", None), given.pop("data", None)
+    settings = loaded_with(config, data).settings
+    with filter_errors_shown(given.get("filter") or given.get("q", "")):
+        # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
+        _check(question, given)
+        answer = Answer(settings, name, given)
+        printer = {
+            "table": table or generic_table,
+            "json": json_lines,
+            "jsonl": json_lines,
+            "csv": csv_lines,
+        }[form]
+        for line in printer(csv_rows(answer) if form == "csv" else answer):
+            click.echo(line)
+    _print_note(answer, question, given["since"], given.get("until", ""))
+
+
+@contextmanager
+def filter_errors_shown(text: str) -> Iterator[None]:
+    """Add the filter, with a caret below the column, to an error about it."""
+    try:
+        yield
+    except NoSuchDeployment as error:
+        raise CommandFailed(str(error)) from error
+    except (OperatorError, Refused) as error:
+        if (match := _COLUMN.match(str(error))) is not None:
+            raise _explained(error, text, int(match[1])) from error
+        if isinstance(error, OperatorError):
+            raise
+        raise OperatorError(str(error)) from error
+
+
+def _check(question: Question, given: Mapping[str, str]) -> None:
+    """Raise `OperatorError` for a wrong parameter, before anything is opened."""
+    try:
+        question.parse(given)
+    except Refused as error:
+        raise OperatorError(str(error)) from error
+
+
+def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
+    """Return the error about a filter with the filter and a caret below the column."""
+    before = harmless_text(text[max(0, column - 1 - CONTEXT_CHARACTERS) : column - 1])
+    after = harmless_text(text[column - 1 : column - 1 + CONTEXT_CHARACTERS])
+    return OperatorError(f"{error}\n  {before}{after}\n  {' ' * text_width(before)}^")
+
+
+def _print_note(answer: Answer, question: Question, since: str, until: str) -> None:
+    """Print a note on standard error if the answer is empty, or cut at its limit."""
+    if answer.close_keys:
+        # No advice about the time range: the key is misspelled.
+        meant = ", ".join(map(harmless_text, answer.close_keys))
+        click.echo(f"no span {_period(since, until)} matches", err=True)
+        click.echo(f"similar attributes that spans have: {meant}", err=True)
+    elif not answer.count:
+        hint = f"; {question.hint_if_empty}" if question.hint_if_empty else ""
+        # On standard error, so that a pipe gets rows only.
+        noun = question.noun if question.noun == "event" else "span"
+        click.echo(f"{empty_note(since, until, noun)}{hint}", err=True)
+    elif answer.is_cut:
+        more = (
+            f"there are more: --limit N prints up to {question.limit_max}"
+            if answer.count < question.limit_max
+            else "this is the maximum; narrow the time range or the filter"
+        )
+        click.echo(
+            f"the first {counted(answer.count, question.noun)} {_period(since, until)}; {more}", err=True
+        )
+
+
+def empty_note(since: str, until: str, noun: str = "span") -> str:
+    """Return the note about an empty answer, for which a short time range is the usual cause."""
+    return f"no {noun} {_period(since, until)} matches; use --since TIME to search further back"
+
+
+def _period(since: str, until: str) -> str:
+    if until:
+        return f"between --since {harmless_text(since)} and --until {harmless_text(until)}"
+    return f"{'of the last' if parse_instant(since) is None else 'since'} {harmless_text(since)}"
+
+
+def generic_table(rows: Iterable[Row]) -> Iterator[str]:
+    """Print a column for each key of the first row; numbers are aligned right."""
+    shown = list(rows)
+    if not shown:
+        return
+    columns = list(shown[0])
+    numbers = {place for place, column in enumerate(columns) if not isinstance(shown[0][column], str)}
+    cells = [[_cell(row[column]) for column in columns] for row in shown]
+    yield from lines_of(columns, cells, numbers=numbers)
+
+
+def json_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Print ASCII only: many readers take U+2028 and similar characters in a name for the end of a line."""
+    return (json.dumps(row, separators=(",", ":")) for row in rows)
+
+
+def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Print CSV with control characters escaped, which a terminal would obey.
+
+    A text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
+    """
+    for place, row in enumerate(rows):
+        if not place:
+            yield csv_head(row)
+        yield without_controls(csv_line(row.values()))
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,57 @@
+"""`trace-drain search FILTER`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from receiver.cli.console.filter_command import FilterCommand, filter_words
+from receiver.cli.console.questions import Row, common_parameters, run_question
+from receiver.cli.shell.group import examples
+from receiver.cli.shell.table import lines_with_deployment
+from receiver.console.queries.questions import QUESTIONS
+from receiver.sizes import duration_text
+
+
+@click.command(
+    cls=FilterCommand,
+    epilog=examples(
+        "trace-drain search 'service=web status=error duration>250ms' --since 24h",
+        """trace-drain search 'http.route="/api/*" -name=~"^health"'""",
+        "trace-drain search 'http.response.status_code>=500 OR has-error' --format json | jq .trace_id",
+    ),
+)
+@filter_words()
+@click.option("--traceql", "is_traceql", is_flag=True, help="FILTER is a query in TraceQL.")
+def search(words: tuple[str, ...], *, is_traceql: bool, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Search traces that have a span which matches FILTER, those with the newest matching spans first.
+
+    FILTER compares fields (service, name, status, kind, duration, project, deployment, root, has-error,
+    trace:duration) and attributes (http.route, span.KEY, resource.KEY, event.KEY) by = != < <= > >= =~ !~ or
+    exists, joined by spaces, OR, - and parentheses. {FILTER} && {FILTER} searches traces with a span for
+    each. Quote it for the shell.
+    """
+    run_question("search", {"q" if is_traceql else "filter": " ".join(words), **options}, _table)
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    cells = [
+        (
+            row["start"][:23].replace("T", " "),
+            row["trace_id"],
+            row["service"],
+            row["name"],
+            duration_text(round(row["duration_ms"] * 1_000_000)),
+            str(row["spans"]),
+            str(row["errors"]),
+            row["deployment"],
+        )
+        for row in rows
+    ]
+    head = ("started (UTC)", "trace", "service", "span", "duration", "spans", "errors", "deployment")
+    return lines_with_deployment(head, cells, numbers=range(4, 7)) if cells else iter(())
+
+
+search.params.extend(common_parameters(QUESTIONS["search"]))

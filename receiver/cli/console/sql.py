@@ -1,0 +1,104 @@
+"""`trace-drain sql STATEMENT`.
+
+Without a receiver the command reads the store itself, whatever `api.sql` says: its user can read the files of
+the store anyway. The guard accepts the same statements in both cases.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from receiver.cli.console.questions import csv_lines, generic_table, json_lines
+from receiver.cli.shell.api_client import parsed_rows, query_receiver, running_receiver, store_of
+from receiver.cli.shell.group import examples
+from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.console.queries.raw_sql.statement import LINES_DEFAULT, LINES_MAX, parse_sql
+from receiver.console.queries.raw_sql.statement import sql as lines_of
+from receiver.errors import OperatorError, Refused
+from receiver.settings import Settings
+from receiver.sizes import counted
+
+PATH: Final = "/api/v1/sql"
+STANDARD_INPUT: Final = "-"
+
+
+@click.command(
+    epilog=examples(
+        "trace-drain sql 'SELECT ServiceName, count() FROM otel_traces GROUP BY ALL ORDER BY 2 DESC'",
+        "trace-drain sql - --format csv < report.sql",
+    ),
+)
+@click.argument("statement")
+@config_option
+@data_option
+@click.option(
+    "--limit",
+    default=str(LINES_DEFAULT),
+    show_default=True,
+    metavar="N",
+    help=f"Print at most N lines, up to {LINES_MAX}.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "jsonl", "csv"]),
+    default="table",
+    help="json or jsonl: one JSON object a line; csv: a line of names first.",
+)
+def sql(statement: str, *, config: str | None, data: str | None, limit: str, form: str) -> None:
+    """Run one SELECT statement in ClickHouse's SQL; - reads it from standard input.
+
+    Only tables of the receiver and functions that read nothing else are allowed, with limits of time, memory
+    and rows. A running receiver has to allow SQL (api.sql).
+    """
+    settings = loaded_with(config, data).settings
+    text = sys.stdin.read() if statement == STANDARD_INPUT else statement
+    answer = _Answer(settings, {"query": text, "limit": limit})
+    render = {"table": generic_table, "json": json_lines, "jsonl": json_lines, "csv": csv_lines}[form]
+    try:
+        for line in render(answer):
+            click.echo(line)
+    except Refused as error:
+        raise OperatorError(str(error)) from error
+    if answer.is_cut:
+        click.echo(
+            f"the first {counted(answer.count, 'line')}; --limit N prints up to {LINES_MAX}",
+            err=True,
+        )
+
+
+class _Answer:
+    """Rows of the answer. `count` and `is_cut` are true at the end of the rows."""
+
+    def __init__(self, settings: Settings, members: dict[str, str]) -> None:
+        self._settings = settings
+        self._members = members
+        self.count = 0
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
+        asked = parse_sql(self._members)
+        state = running_receiver(self._settings)
+        if state is None:
+            with store_of(self._settings) as store:
+                lines = lines_of(store, asked)
+                yield from self._counted(parsed_rows(lines.pieces()))
+            self.is_cut = lines.is_cut
+            return
+        end: dict[str, Any] = {}
+        body = json.dumps(self._members).encode()
+        yield from self._counted(
+            query_receiver(self._settings, state, PATH, {}, method="POST", body=body, end=end)
+        )
+        self.is_cut = bool(end.get("cut"))
+
+    def _counted(self, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            self.count += 1
+            yield row

@@ -1,0 +1,188 @@
+"""`trace-drain trace ID`: one trace as a waterfall, or compared with another trace."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import click
+
+from receiver.cli.console.questions import json_lines
+from receiver.cli.console.trace_comparison import comparison_lines
+from receiver.cli.console.waterfall import View, waterfall
+from receiver.cli.shell.api_client import (
+    NothingFound,
+    NotReady,
+    parsed_rows,
+    query_receiver,
+    running_receiver,
+    store_of,
+)
+from receiver.cli.shell.group import examples
+from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.console.queries.limits import SPANS_MAX
+from receiver.console.queries.traces import traces as question
+from receiver.console.queries.traces.otlp import OtlpFormat, encoded
+from receiver.console.queries.traces.trace_model import Row, trace_of
+from receiver.engine.store import Store
+from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.settings import Settings
+from receiver.sizes import counted
+
+Format = Literal["table", "json", "jsonl", "otlp"]
+
+ARRIVAL_S = 3.0
+"""How long the command waits for a trace that is not stored yet."""
+POLL_S = 0.25
+COLUMNS_DEFAULT = 100
+"""Width of the output if it is not a terminal."""
+
+
+@click.command(
+    epilog=examples(
+        "trace-drain trace 5b8efff798038103d269b633813fc60c",
+        "trace-drain trace 5b8efff798038103d269b633813fc60c --errors",
+        "trace-drain trace 5b8efff798038103d269b633813fc60c --against 0af7651916cd43dd8448eb211c80319c",
+        "trace-drain trace 5b8efff798038103d269b633813fc60c --format json | jq '.[].SpanName'",
+    )
+)
+@click.argument("trace_id", metavar="ID")
+@config_option
+@data_option
+@click.option(
+    "--errors", "errors_only", is_flag=True, help="Only spans with errors, and the spans above them."
+)
+@click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Only the first N levels of the tree.")
+@click.option("--against", metavar="ID2", help="Compare with the trace ID2: missing, new and slower spans.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "jsonl", "otlp"]),
+    default="table",
+    help="table: a waterfall; json: one array, jsonl: one object per line, with every stored column; "
+    "otlp: OTLP JSON.",
+)
+def trace(  # noqa: PLR0913 - one parameter an option
+    trace_id: str,
+    config: str | None,
+    data: str | None,
+    *,
+    errors_only: bool,
+    depth: int | None,
+    against: str | None,
+    form: Format,
+) -> None:
+    """Print the spans of the trace ID, 32 hex digits, as a tree with the times of each span.
+
+    Waits a few seconds for a trace that was just sent: spans are readable a second or two after their 200.
+    """
+    settings = loaded_with(config, data).settings
+    plain = _plain(trace_id)
+    if (errors_only or depth) and (form != "table" or against):
+        raise OperatorError("--errors and --depth shorten the waterfall; expected them without other options")
+    if against is not None:
+        if form == "otlp":
+            raise OperatorError("--against: expected --format table, json or jsonl")
+        other = _plain(against)
+        path = f"/api/v1/traces/{plain}/compare/{other}"
+        ids = f"{plain} or of trace {other}"
+        rows = _rows(settings, path, lambda store: question.comparison(store, plain, other), ids)
+        _print(rows, form, lambda rows: comparison_lines(rows, plain, other))
+        return
+    path = f"/api/v1/traces/{plain}"
+    rows = _rows(settings, path, lambda store: question.trace(store, plain).pieces(), plain)
+    if form == "otlp":
+        _print_otlp(rows)
+        return
+    _print(rows, form, lambda rows: waterfall(trace_of(rows), terminal_view(depth, errors_only=errors_only)))
+    if len(rows) >= SPANS_MAX:
+        click.echo(f"the first {counted(len(rows), 'row')} by start; the trace may have more", err=True)
+
+
+def _plain(trace_id: str) -> str:
+    try:
+        return question.normalized_trace_id(trace_id)
+    except Refused as error:
+        raise OperatorError(str(error)) from error
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would scan the rows of a large trace again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_collector_paused()
+def _rows(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]], trace_id: str) -> list[Row]:
+    """Return the rows of an answer. If a receiver runs, wait a few seconds for rows to appear."""
+    # Without a receiver nothing arrives, so waiting would be in vain.
+    running = running_receiver(settings) is not None
+    deadline = time.monotonic() + (ARRIVAL_S if running else 0)
+    while True:
+        missing = CommandFailed(f"no span of trace {trace_id} is stored; it has expired or has not arrived")
+        try:
+            if rows := list(_answer(settings, path, ask)):
+                return rows
+        except NothingFound:
+            pass
+        except NotReady as error:
+            # A receiver that has just started creates its tables first.
+            missing = error
+        if time.monotonic() >= deadline:
+            raise missing
+        time.sleep(POLL_S)
+
+
+def _answer(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]]) -> Iterator[Row]:
+    state = running_receiver(settings)
+    if state is not None:
+        yield from query_receiver(settings, state, path, {})
+        return
+    with store_of(settings) as store:
+        try:
+            yield from parsed_rows(ask(store))
+        except Refused as error:
+            raise OperatorError(str(error)) from error
+
+
+@_collector_paused()
+def _print(rows: list[Row], form: Format, table: Callable[[list[Row]], Iterable[str]]) -> None:
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2))
+        return
+    lines = table(rows) if form == "table" else json_lines(rows)
+    # A write per line is slow: click flushes each.
+    click.echo("\n".join(lines))
+
+
+def _print_otlp(rows: list[Row]) -> None:
+    if len(rows) >= SPANS_MAX:
+        # The rows do not say whether the answer was cut, and OTLP could not express it either.
+        raise CommandFailed(f"the trace may have over {SPANS_MAX} spans, too many for OTLP")
+    # OTLP has no place for the number of copies, and a reader would count them as spans.
+    distinct = (span.row for span in trace_of(rows).spans)
+    pieces = encoded(sorted(distinct, key=question.group_of), OtlpFormat.JSON)
+    click.echo(b"".join(pieces))
+
+
+def terminal_view(depth: int | None, *, errors_only: bool) -> View:
+    """Return how to print a trace on standard output: a file gets whole lines without colors."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: it is closed
+    return View(
+        columns=shutil.get_terminal_size((COLUMNS_DEFAULT, 24)).columns if is_terminal else COLUMNS_DEFAULT,
+        is_cut=is_terminal,
+        has_colors=is_terminal and not os.environ.get("NO_COLOR"),
+        errors_only=errors_only,
+        depth_max=depth,
+    )

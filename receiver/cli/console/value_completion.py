@@ -1,0 +1,103 @@
+"""Completion in the shell: services, attributes and deployments that the running receiver has stored.
+
+Never: prints or raises. A shell shows no completions if the receiver does not run or answers late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from receiver.cli.shell.api_client import query_url, running_receiver
+from receiver.cli.shell.options import loaded_with
+from receiver.console.queries.group_key import FIELDS
+
+ANSWER_S = 0.4
+"""How long the shell waits for the receiver."""
+SINCE = "1h"
+NAMES_MAX = 1_000
+
+Names = Callable[[str | None, str | None], list[str]]
+"""Returns names for a configuration file and a data directory, which may be omitted."""
+
+
+def _services(config: str | None, data: str | None) -> list[str]:
+    return [row["service"] for row in stored_rows("services", config, data)]
+
+
+def _projects(config: str | None, data: str | None) -> list[str]:
+    return sorted({row["project"] for row in stored_rows("deployments", config, data)})
+
+
+def _keys(config: str | None, data: str | None) -> list[str]:
+    return sorted({row["key"] for row in stored_rows("attributes", config, data)})
+
+
+def _group_keys(config: str | None, data: str | None) -> list[str]:
+    """Return fields and attributes; a key without a dot needs the place of the attribute."""
+    attributes = {
+        row["key"] if "." in row["key"] else f"{row['scope']}.{row['key']}"
+        for row in stored_rows("attributes", config, data)
+    }
+    return [*FIELDS, *sorted(attributes)]
+
+
+def _deployments(config: str | None, data: str | None) -> list[str]:
+    # A deployment has a row for each project.
+    return list(dict.fromkeys(row["deployment"] for row in stored_rows("deployments", config, data)))
+
+
+def stored_rows(name: str, config: str | None, data: str | None, **parameters: str) -> list[dict[str, str]]:
+    """Ask the running receiver. Returns no rows if the answer takes longer than `ANSWER_S`."""
+    answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            settings = loaded_with(config, data).settings
+            state = running_receiver(settings)
+            if state is not None:
+                query = {"since": SINCE, "limit": str(NAMES_MAX), **parameters}
+                path = f"/api/v1/{name}"
+                answers.put(list(query_url(state.api_url, settings.api_token, path, query)))
+        except Exception:  # noqa: BLE001, S110 - a shell must not show an error while a user types
+            pass
+        # Only the first answer is read; this one ends the wait if there is none.
+        answers.put([])
+
+    # A thread, because a timeout of the request would not limit loading the settings and connecting. It is a
+    # daemon, so that the process does not wait for it at the exit.
+    Thread(target=ask, daemon=True).start()
+    try:
+        return answers.get(timeout=ANSWER_S)
+    except Empty:
+        return []
+
+
+NAMES_OF: Final[Mapping[str, Names]] = {
+    "service": _services,
+    "project": _projects,
+    "key": _keys,
+    "by": _group_keys,
+    "a": _deployments,
+    "b": _deployments,
+    "deployment": _deployments,
+}
+"""Parameter of a question → the names that it takes."""
+
+
+def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names that begin with what is typed."""
+    names = NAMES_OF.get(parameter.name or "")
+    found = names(context.params.get("config"), context.params.get("data")) if names else []
+    return [CompletionItem(name) for name in completable(found, incomplete)]
+
+
+def completable(names: Iterable[str], incomplete: str) -> list[str]:
+    """Return the names that begin with what is typed and that a terminal can show."""
+    # A sender chose the names: control characters in them would reach the terminal.
+    return [name for name in names if name and name.startswith(incomplete) and name.isprintable()]

@@ -1,0 +1,60 @@
+"""`trace-drain platform installations`: installations that the running receiver has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import click
+
+from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.group import examples
+from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
+from receiver.cli.shell.table import lines_of
+from receiver.errors import CommandFailed
+
+Row = dict[str, Any]
+
+
+@click.command(
+    epilog=examples("trace-drain platform installations", "trace-drain platform installations --format json")
+)
+@config_option
+@data_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: one object per line.",
+)
+def installations(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
+    """List the installations of the integration, with the state, the scopes and the token of each."""
+    settings = loaded_with(config, data).settings
+    state = running_receiver(settings)
+    # Not read from the files: another user's command must not change their owner.
+    if state is None:
+        raise CommandFailed(
+            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
+        )
+    rows = list(query_receiver(settings, state, "/api/v1/platform/installations", {}))
+    for line in _table(rows) if form == "table" else map(json.dumps, rows):
+        click.echo(line)
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    head = ("installation", "state", "since (UTC)", "team", "scopes", "token", "deleted at (UTC)")
+    cells = [
+        (
+            row["id"],
+            row["state"],
+            row["since"],
+            row["team"] or "(account)",
+            "not known" if row["scopes"] is None else " ".join(row["scopes"]) or "none",
+            row["token"] or "none",
+            row["deleted_at"] or "-",
+        )
+        for row in rows
+    ]
+    return lines_of(head, cells) if cells else iter(["no installations; the page /platform installs"])

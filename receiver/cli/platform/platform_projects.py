@@ -1,0 +1,83 @@
+"""`trace-drain platform projects | keep-project`: projects that were removed on the platform."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import quote
+
+import click
+
+from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.group import examples
+from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
+from receiver.cli.shell.table import lines_of
+from receiver.errors import CommandFailed
+from receiver.settings import Settings
+from receiver.supervisor.data_dir import State
+
+PATH = "/api/v1/platform/projects"
+Row = dict[str, Any]
+
+
+@click.command(
+    epilog=examples("trace-drain platform projects", "trace-drain platform projects --format json")
+)
+@config_option
+@data_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: one object per line.",
+)
+def projects(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
+    """List the projects that were removed on the platform, and when their spans are due for deletion."""
+    settings = loaded_with(config, data).settings
+    rows = list(query_receiver(settings, _required(settings), PATH, {}))
+    for line in _table(rows) if form == "table" else map(json.dumps, rows):
+        click.echo(line)
+
+
+@click.command("keep-project", epilog=examples("trace-drain platform keep-project prj_123"))
+@config_option
+@data_option
+@click.argument("project")
+def keep_project(config: str | None, data: str | None, project: str) -> None:
+    """Keep the spans of a removed PROJECT: they do not become due for deletion."""
+    settings = loaded_with(config, data).settings
+    path = f"{PATH}/{quote(project, safe='')}/keep"
+    # The request is sent when the answer is read.
+    list(query_receiver(settings, _required(settings), path, {}, method="POST", document=dict))
+    click.echo(f"the spans of {project} are kept")
+
+
+def _required(settings: Settings) -> State:
+    """Return the running receiver, which alone changes the records."""
+    state = running_receiver(settings)
+    if state is None:
+        raise CommandFailed(
+            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
+        )
+    return state
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    head = ("project", "name", "removed (UTC)", "spans")
+    cells = [
+        (
+            row["id"],
+            row["name"] or "-",
+            _time(row["removed_at_s"]),
+            "kept" if row["is_kept"] else f"due for deletion from {_time(row['due_at_s'])}",
+        )
+        for row in rows
+    ]
+    return lines_of(head, cells) if cells else iter(["no project was removed"])
+
+
+def _time(at_s: float) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M}"

@@ -1,0 +1,108 @@
+"""Checks of `config check` beyond the settings: certificates, ports and the disk of this machine.
+
+Never: listens on a port, or changes the disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from receiver.cli.shell.api_client import running_receiver
+from receiver.config.addresses import listen_addresses, parse_address
+from receiver.errors import OperatorError
+from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
+from receiver.sizes import size_text
+from receiver.supervisor.bound_addresses import NAME_OF
+from receiver.supervisor.data_dir import State
+from receiver.supervisor.sockets import require_free
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check: a problem, a warning or a note."""
+
+    level: str
+    text: str
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether the finding prevents `serve` from working."""
+        return self.level == "problem"
+
+
+def inspect_machine(settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Yield everything that prevents `serve` from working with these settings on this machine."""
+    yield from _certificates(settings.tls, now)
+    yield from _ports(settings)
+    yield from _disk(settings)
+
+
+def _certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
+    for key, file, level in (
+        ("tls.cert_file", tls.cert_file, "problem"),
+        ("tls.client_ca_file", tls.client_ca_file, "warning"),
+    ):
+        for place, certificate in enumerate(_certificates_in(file)):
+            which = f"certificate {place + 1} of {key} '{file}'" if place else f"{key} '{file}'"
+            yield from _validity(which, certificate, level, now)
+
+
+def _certificates_in(file: str) -> list[x509.Certificate]:
+    """Return the certificates of a file, which the check of the settings has already loaded with OpenSSL."""
+    try:
+        return x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
+    except ValueError:
+        return []
+
+
+def _validity(which: str, certificate: x509.Certificate, level: str, now: datetime) -> Iterator[Finding]:
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > ends:
+        yield Finding(level, f"{which} expired on {ends:%Y-%m-%d %H:%M} UTC; expected a renewed certificate")
+    elif now < begins:
+        yield Finding(
+            level, f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC; the clock shows {now:%F %R}"
+        )
+    elif ends - now < timedelta(days=CERTIFICATE_DAYS_MIN):
+        yield Finding("warning", f"{which} expires on {ends:%Y-%m-%d %H:%M} UTC, in {(ends - now).days} days")
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    """Check that every address can be bound, or is in use by the receiver of this data directory."""
+    running = running_receiver(settings)
+    for key, listen in listen_addresses(settings).items():
+        try:
+            require_free(key, listen)
+        except OperatorError as error:
+            # Checking a configuration beside a running receiver is the usual case, so its own ports are no
+            # problem.
+            if running and _is_port_of(running, key, listen):
+                owner = f"the receiver that runs on this data directory (process {running.pids.supervisor})"
+                yield Finding("note", f"{key} = '{listen}' is in use by {owner}")
+            else:
+                yield Finding("problem", str(error))
+
+
+def _is_port_of(running: State, key: str, listen: str) -> bool:
+    """Whether the running receiver listens on the port of this setting."""
+    bound = getattr(running, NAME_OF[key])
+    return bool(bound) and parse_address(bound).port == parse_address(listen).port
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    data = Path(settings.data_dir).absolute()
+    # The directory may not exist yet, and a check does not create it.
+    existing = next(path for path in (data, *data.parents) if path.is_dir())
+    free_bytes, free_bytes_min = shutil.disk_usage(existing).free, settings.journal.disk_free_min
+    if free_bytes < free_bytes_min:
+        yield Finding(
+            "problem",
+            f"the disk under data_dir '{settings.data_dir}' has {size_text(free_bytes)} free; expected at "
+            f"least journal.disk_free_min = {size_text(free_bytes_min)}: below it senders are answered 503",
+        )

@@ -1,0 +1,104 @@
+"""`trace-drain schema print | status | apply`: the tables of the store."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from receiver import transcode
+from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
+from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.cli.shell.table import lines_of
+from receiver.engine import promoted
+from receiver.engine import schema as tables
+from receiver.engine.store import Version
+from receiver.errors import CommandFailed, OperatorError
+from receiver.sizes import counted
+
+DIGITS_MAX = 4
+"""Maximum number of digits in each part of a version."""
+
+
+@click.group(cls=Group)
+def schema() -> None:
+    """Print, compare and apply the schema of the store."""
+
+
+@schema.command("print", epilog=examples("trace-drain schema print --engine 26.3 > otel_traces.sql"))
+@config_option
+@data_option
+@click.option("--engine", default="26.9", show_default=True, metavar="VERSION", help="Version of ClickHouse.")
+def print_statements(config: str | None, data: str | None, engine: str) -> None:
+    """Print the statements that create the tables, as for this version of ClickHouse."""
+    settings = loaded_with(config, data).settings
+    version = _version(engine)
+    days, attributes, event_days = tables.wanted(settings)
+    embedded = settings.store.url == "embedded"
+    for statement in tables.emit(transcode.SCHEMAS, tables.Engine(version, embedded), days, event_days):
+        click.echo(f"-- {statement.name}\n{statement.sql};\n")
+    columns = promoted.statement(promoted.definitions(attributes, version))
+    click.echo(f"-- {tables.PROMOTED}\n{columns};\n")
+
+
+@schema.command()
+@config_option
+@data_option
+def status(config: str | None, data: str | None) -> None:
+    """Print which statements are applied and which are missing, and the store's fsync settings.
+
+    Exits with 1 if a statement is missing or the table cannot be used.
+    """
+    settings = loaded_with(config, data).settings
+    state = running_receiver(settings)
+    if state is not None:
+        answer = next(query_receiver(settings, state, "/api/v1/schema", {}, document=tables.Status))
+        status_now = msgspec.convert(answer, tables.Status)
+    else:
+        with store_of(settings) as store:
+            status_now = tables.status(store, transcode.SCHEMAS, *tables.wanted(settings))
+    for line in lines_of(("item", "state"), rows_of(status_now)):
+        click.echo(line)
+    if status_now.unusable:
+        raise CommandFailed(f"{status_now.unusable}; `trace-drain schema apply` says what to do")
+    if status_now.missing:
+        missing = counted(len(status_now.missing), "statement")
+        raise CommandFailed(f"the schema lacks {missing}; expected `trace-drain schema apply`")
+
+
+@schema.command()
+@config_option
+@data_option
+def apply(config: str | None, data: str | None) -> None:
+    """Create the tables or bring them up to date. `serve` does the same when it starts."""
+    settings = loaded_with(config, data).settings
+    # Only one process can open the embedded engine.
+    if running_receiver(settings) is not None and settings.store.url == "embedded":
+        raise CommandFailed(
+            "a receiver runs and has the embedded store open; it applied the schema when it started"
+        )
+    with store_of(settings) as store:
+        done = tables.apply(store, transcode.SCHEMAS, *tables.wanted(settings))
+    for name in done:
+        click.echo(f"applied {name}")
+    if not done:
+        click.echo("up to date")
+
+
+def rows_of(status_now: tables.Status) -> list[tuple[str, str]]:
+    """Return the rows that `schema status` prints: item and state."""
+    days = status_now.retention_days
+    return [
+        ("engine", f"{'embedded' if status_now.engine.embedded else 'server'} {status_now.engine.version}"),
+        ("retention", "no table" if days is None else f"{days} days" if days else "forever"),
+        *((name, "applied") for name in status_now.applied),
+        *((name, "MISSING") for name in status_now.missing),
+        *status_now.settings,
+    ]
+
+
+def _version(text: str) -> Version:
+    major, _, minor = text.partition(".")
+    if not all(part.isascii() and part.isdigit() and len(part) <= DIGITS_MAX for part in (major, minor)):
+        raise OperatorError("--engine is not a version; expected a version like 26.3")
+    return Version(int(major), int(minor))

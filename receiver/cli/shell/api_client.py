@@ -1,0 +1,344 @@
+"""Queries of commands: sent to the API of a running receiver, or else to the store itself.
+
+Only one process can open the embedded engine, so commands always prefer the API of a running receiver.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from receiver.cli.shell.options import data_dir_of, serve_command
+from receiver.cli.shell.readiness import note_when_slow, require_store_process
+from receiver.config.checks import require_engine
+from receiver.console.queries.limits import limit_exceeded
+from receiver.console.queries.questions import QUESTIONS
+from receiver.engine.error_codes import NO_TABLE_CODES
+from receiver.engine.opening import claimed, open_store
+from receiver.engine.store import Store
+from receiver.errors import CommandFailed, OperatorError, StoreTrouble
+from receiver.logs import harmless_text
+from receiver.settings import Settings
+from receiver.sizes import counted
+from receiver.supervisor.data_dir import STATE_NAME, State, read_state
+
+TIMEOUT_S = 90
+MEMORY_BYTES_MAX = 1 << 20
+"""Part of the store's answer that is kept in memory; the rest goes to a temporary file."""
+PIECE_BYTES = 1 << 18
+"""Number of bytes of an answer that are read at a time."""
+JSON_LINES = "application/x-ndjson"
+JSON = "application/json"
+NO_MEMBERS = b"{}"
+"""Body of a POST that needs none."""
+TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
+
+
+class NothingFound(CommandFailed):
+    """The receiver answered 404."""
+
+
+class AnswerCut(CommandFailed):
+    """The answer is incomplete."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"the receiver's answer ended after {counted(count, 'line')} without the last line, which has "
+            "their count; the receiver's log has the error"
+        )
+
+
+class NotOurAnswer(CommandFailed):
+    """A server or proxy answered in place of the receiver."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(
+            f"the answer is not from a receiver: {found}; expected {expected} from a receiver of the version "
+            "of this command, without a proxy that answers in its place"
+        )
+
+
+class NotReady(CommandFailed):
+    """The receiver answered 503: it is starting, or its store is unavailable."""
+
+
+class NotDone(CommandFailed):
+    """The receiver answered 409: the action is impossible now."""
+
+
+def running_receiver(settings: Settings) -> State | None:
+    """Return the receiver that runs on this data directory. Ignores the state file of a killed receiver."""
+    directory = Path(settings.data_dir)
+    if not (directory / STATE_NAME).exists():
+        return None
+    state = read_state(directory)
+    return state if Path(f"/proc/{state.pids.supervisor}").exists() else None
+
+
+def require_receiver(settings: Settings) -> None:
+    """Raise `CommandFailed` if the store is embedded and no receiver runs.
+
+    Nothing arrives then, and a command that has the store open would keep a receiver from starting.
+    """
+    if settings.store.url == "embedded" and running_receiver(settings) is None:
+        raise CommandFailed(f"no receiver runs; `{serve_command(settings)}` starts one")
+
+
+@contextmanager
+def store_of(settings: Settings) -> Iterator[Store]:
+    """Open the store itself, while no receiver runs. An embedded store must exist already."""
+    embedded = settings.store.url == "embedded"
+    require_engine(settings)
+    data_dir = data_dir_of(settings) if embedded else Path(settings.data_dir)
+    if embedded and not (data_dir / "store").is_dir():
+        raise CommandFailed(f"no embedded store in '{data_dir}'; `{serve_command(settings)}` creates it")
+    # The lock keeps a receiver from starting while this command has the engine open.
+    with claimed(data_dir) if embedded else nullcontext():
+        store = open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
+        try:
+            yield store
+        except StoreTrouble as trouble:
+            if trouble.code in NO_TABLE_CODES:
+                raise CommandFailed("the store has no tables; run `trace-drain schema apply`") from trouble
+            if exceeded := limit_exceeded(trouble):
+                raise CommandFailed(str(exceeded)) from trouble
+            if trouble.advice:
+                raise CommandFailed(f"the store: {trouble.label}") from trouble
+            if not embedded and trouble.code is None:
+                raise CommandFailed(
+                    f"the store: {trouble.label}; expected ClickHouse's HTTP interface there (store.url)"
+                ) from trouble
+            raise CommandFailed(f"the store: {trouble}") from trouble
+        finally:
+            store.close()
+
+
+class Answer:
+    """Rows of an answer to a question. `count` and `is_cut` are true at the end of the rows."""
+
+    def __init__(self, settings: Settings, name: str, query: Mapping[str, str]) -> None:
+        """`name`: of a question. `query`: its parameters, which `Question.parse` has accepted."""
+        self._settings = settings
+        self._name = name
+        self._query = query
+        self.count = 0
+        self.is_cut = False
+        """Whether more rows match than the limit."""
+        self.close_keys: list[str] = []
+        """Stored attributes whose keys are similar to those of a filter without a match."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        state = running_receiver(self._settings)
+        for row in self._of_store() if state is None else self._of_receiver(state):
+            self.count += 1
+            yield row
+
+    def _of_receiver(self, state: State) -> Iterator[dict[str, Any]]:
+        end: dict[str, Any] = {}
+        question = QUESTIONS[self._name]
+        document = question.row if question.is_single else None
+        yield from query_receiver(
+            self._settings, state, f"/api/v1/{self._name}", self._query, end=end, document=document
+        )
+        self.is_cut = bool(end.get("cut"))
+        self.close_keys = end.get("close_keys", [])
+
+    def _of_store(self) -> Iterator[dict[str, Any]]:
+        question = QUESTIONS[self._name]
+        with store_of(self._settings) as store:
+            lines = question.ask(store, question.parse(self._query), time.time())
+            yield from parsed_rows(lines.pieces())
+        # Only known once all rows were read.
+        self.is_cut, self.close_keys = lines.is_cut, lines.close_keys
+
+
+def query_receiver(  # noqa: PLR0913 - the parts of a request
+    settings: Settings,
+    state: State,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    method: str = "GET",
+    body: bytes = NO_MEMBERS,
+    end: dict[str, Any] | None = None,
+    document: type | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Query the running receiver; yield one object for each line of its answer.
+
+    `body`, `end`, `document`: see `query_url`.
+    """
+    require_store_process(state)
+    rows = query_url(
+        state.api_url,
+        settings.api_token,
+        path,
+        query,
+        method=method,
+        body=body,
+        end=end,
+        document=document,
+    )
+    with note_when_slow(state):
+        # Only the first row may take long: it comes after the query has run.
+        first = next(rows, None)
+    if first is not None:
+        yield first
+        yield from rows
+
+
+def query_url(  # noqa: PLR0913 - the parts of a request
+    url: str,
+    token: str,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    method: str = "GET",
+    body: bytes = NO_MEMBERS,
+    token_from: str = TOKEN_FROM,
+    end: dict[str, Any] | None = None,
+    document: type | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
+
+    `body`: JSON, for a POST. `end` receives the content of the last line, which describes the answer.
+    `document`: the type of an answer that is a single JSON document; without it, the answer has lines.
+    """
+    with _answered(_request(url, path, query, method, body), token, token_from) as answer:
+        _require_content_type(answer, JSON_LINES if document is None else JSON)
+        if document is None:
+            yield from _whole(answer, end)
+        else:
+            yield _checked(answer.read(), document)
+
+
+def _require_content_type(answer: HTTPResponse, expected: str) -> None:
+    found = answer.headers.get_content_type()
+    if found != expected:
+        raise NotOurAnswer(expected, f"its content type is '{harmless_text(found)}'")
+
+
+def _checked(body: bytes, document: type) -> dict[str, Any]:
+    """Parse a JSON document. Raises `NotOurAnswer` unless it has the fields of the type."""
+    try:
+        content: dict[str, Any] = orjson.loads(body)
+        msgspec.convert(content, document)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise NotOurAnswer(JSON, "its content has another form") from error
+    return content
+
+
+def download(
+    settings: Settings, state: State, path: str, query: Mapping[str, str], content_type: str
+) -> Iterator[bytes]:
+    """Query the running receiver for an answer that is not JSON; raise if it ends early."""
+    require_store_process(state)
+    request = _request(state.api_url, path, query, "GET")
+    with _answered(request, settings.api_token, TOKEN_FROM) as answer:
+        _require_content_type(answer, content_type)
+        # `read` with a size raises at a chunked body whose connection closes early; other methods do not.
+        yield from iter(lambda: answer.read(PIECE_BYTES), b"")
+
+
+def _request(
+    url: str, path: str, query: Mapping[str, str], method: str, body: bytes = NO_MEMBERS
+) -> urllib.request.Request:
+    text = urllib.parse.urlencode(query)
+    url = f"{url.rstrip('/')}{path}{'?' if text else ''}{text}"
+    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own receiver
+    if method == "POST":
+        request.data = body
+        # The API requires it of each POST, since a page of another site cannot send it without a preflight.
+        request.add_header("Content-Type", "application/json")
+    return request
+
+
+@contextmanager
+def _answered(request: urllib.request.Request, token: str, token_from: str) -> Iterator[HTTPResponse]:
+    """Send a request and yield its response. Raises for an error of the receiver, or of the connection."""
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own receiver
+            yield answer
+    # Before OSError, of which it is a subclass.
+    except urllib.error.HTTPError as refusal:
+        raise _error_of(refusal, token, token_from) from refusal
+    except (OSError, ValueError, HTTPException) as error:
+        raise CommandFailed(
+            f"the receiver at {request.full_url} does not answer completely; expected a complete answer, "
+            f"with its first byte within {TIMEOUT_S} s"
+        ) from error
+
+
+def _whole(lines: Iterable[bytes], end: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """Yield one object for each line. Raises `AnswerCut` unless the last line confirms their number.
+
+    The standard library does not report a chunked body whose connection closes early.
+    """
+    count = 0
+    try:
+        for line in lines:
+            row = orjson.loads(line)
+            # Something else than the receiver answers, such as a proxy.
+            if not isinstance(row, dict):
+                break
+            if row.keys() == {"end"}:
+                if row["end"]["count"] != count:
+                    break
+                if end is not None:
+                    end.update(row["end"])
+                return
+            yield row
+            count += 1
+    except (OSError, ValueError, HTTPException) as error:
+        raise AnswerCut(count) from error
+    raise AnswerCut(count)
+
+
+def parsed_rows(pieces: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield one object for each line of an answer that comes from the store itself.
+
+    The answer is read completely first, because a slow terminal would use up the time limit of the query.
+    """
+    with tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX) as answer:
+        answer.writelines(pieces)
+        answer.seek(0)
+        for line in answer:
+            yield orjson.loads(line)
+
+
+def _error_of(refusal: urllib.error.HTTPError, token: str, token_from: str) -> OperatorError:
+    if refusal.code == HTTPStatus.UNAUTHORIZED:
+        refusal.close()
+        problem = "rejects this token" if token else "requires a token"
+        return OperatorError(f"the receiver's API {problem}; expected {token_from}")
+    # A mistake of the operator and not a failure, so the exit codes differ.
+    if refusal.code == HTTPStatus.BAD_REQUEST:
+        return OperatorError(_message(refusal))
+    if refusal.code == HTTPStatus.NOT_FOUND:
+        return NothingFound(_message(refusal))
+    if refusal.code == HTTPStatus.CONFLICT:
+        return NotDone(_message(refusal))
+    kind = NotReady if refusal.code == HTTPStatus.SERVICE_UNAVAILABLE else CommandFailed
+    return kind(f"the receiver answered {refusal.code}: {_message(refusal)}")
+
+
+def _message(refusal: urllib.error.HTTPError) -> str:
+    # The body may come from a proxy, and then is not ours.
+    with suppress(ValueError, KeyError), refusal:
+        problem = json.loads(refusal.read())
+        return "; ".join(str(problem[key]) for key in ("detail", "hint") if key in problem)
+    return "without a message"

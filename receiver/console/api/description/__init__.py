@@ -1,0 +1,1 @@
+"""Description of the API: its table of routes, as OpenAPI and as a page."""

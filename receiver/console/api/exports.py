@@ -1,0 +1,40 @@
+"""Answers with the stored spans as a file: `GET /api/v1/export?format=csv&filter=&since=&until=`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.console.queries.export import CONTENT_TYPES, ExportFormat, export, parse_export
+from receiver.engine.store import Store
+from receiver.time_range import TimeRange
+
+ENDINGS: Mapping[ExportFormat, str] = {
+    ExportFormat.JSONL: "jsonl",
+    ExportFormat.OTLP: "otlp.jsonl",
+    ExportFormat.CSV: "csv",
+    ExportFormat.PARQUET: "parquet",
+}
+
+
+def export_answer(store: Store, query: Mapping[str, str]) -> StreamedAnswer:
+    """Return the answer to a request for an export. The end of CSV is the last chunk of the response."""
+    wanted, now_s = parse_export(query), time.time()
+    content_type = CONTENT_TYPES[wanted.form]
+    end = end_line if content_type == JSON_LINES else no_end
+    name = file_name(wanted.range, wanted.form, now_s)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamedAnswer(content_type, lambda: export(store, wanted, now_s), end, headers)
+
+
+def file_name(exported: TimeRange, form: ExportFormat, now_s: float) -> str:
+    """Return a name such as `spans-20260131T100000Z-20260131T110000Z.csv`: the time range up to now."""
+    begin, end = (_instant_text(at_s) for at_s in exported.past_s(now_s))
+    return f"spans-{begin}-{end}.{ENDINGS[form]}"
+
+
+def _instant_text(at_s: float) -> str:
+    # Not `fromtimestamp`, which refuses years that a range may reach.
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(at_s)):%Y%m%dT%H%M%SZ}"

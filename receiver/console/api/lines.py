@@ -1,0 +1,94 @@
+"""Format of a streamed response: one JSON object per line, then a line with their count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, NotRequired, TypedDict
+
+import msgspec
+
+from receiver.console.queries.limits import LimitedLines
+
+JSON_LINES = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+"""Content type of an answer that has its own end mark."""
+
+
+class End(TypedDict):
+    """Facts about an answer with lines."""
+
+    count: int
+    """Lines before this one."""
+    cut: NotRequired[bool]
+    """Whether more match than the limit."""
+    close_keys: NotRequired[list[str]]
+    """Stored attributes whose keys are similar to those of a filter without a match."""
+    hidden: NotRequired[bool]
+    """Whether the trace has spans of projects that the caller may not see."""
+    next: NotRequired[str]
+    """Cursor of the next page."""
+
+
+class EndLine(TypedDict):
+    """The last line of an answer with lines; without it the answer is incomplete."""
+
+    end: End
+
+
+class StreamedAnswer(NamedTuple):
+    """An answer that is sent while its query runs."""
+
+    content_type: str
+    pieces: Callable[[], Iterator[bytes]]
+    """Runs the query; blocks."""
+    end: Callable[[int], bytes]
+    """Returns the last bytes, from the number of lines that precede them."""
+    headers: Mapping[str, str] = {}
+    """Headers besides the content type."""
+    failure: Callable[[Exception], bytes] | None = None
+    """Returns the bytes that report a failure after the first bytes; `None` if only the missing end does."""
+
+
+def end_line(
+    count: int,
+    *,
+    is_cut: bool | None = None,
+    close_keys: Sequence[str] = (),
+    next_cursor: str = "",
+    hides_spans: bool = False,
+) -> bytes:
+    """Return the last line of a response with `count` lines; `is_cut`: more match than its limit.
+
+    `close_keys`: stored attributes whose keys are similar to those of a filter without a match.
+    `hides_spans`: the trace has spans of projects that the caller may not see.
+    """
+    more: dict[str, object] = {} if is_cut is None else {"cut": is_cut}
+    if close_keys:
+        more["close_keys"] = close_keys
+    if hides_spans:
+        more["hidden"] = True
+    if next_cursor:
+        more["next"] = next_cursor
+    return msgspec.json.encode({"end": {"count": count, **more}}) + b"\n"
+
+
+def no_end(_count: int) -> bytes:
+    """Return nothing: the format has an end mark of its own, or the last chunk is the end."""
+    return b""
+
+
+def limited_answer(ask: Callable[[], LimitedLines]) -> StreamedAnswer:
+    """Return an answer that a thread computes: `ask` may run statements before it returns its lines."""
+    asked: list[LimitedLines] = []
+
+    def pieces() -> Iterator[bytes]:
+        asked.append(ask())
+        return asked[0].pieces()
+
+    def end(count: int) -> bytes:
+        (lines,) = asked
+        return end_line(
+            count, is_cut=lines.is_cut, close_keys=lines.close_keys, next_cursor=lines.next_cursor
+        )
+
+    return StreamedAnswer(JSON_LINES, pieces, end)

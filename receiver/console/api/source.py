@@ -1,0 +1,224 @@
+"""Source of spans for pages and tools: asks through the queues and limits of the API.
+
+The API cancels the queries of a client that has disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from aiohttp import web
+
+from receiver.console.api.access import CALLER
+from receiver.console.api.query_queue import QueryQueue
+from receiver.console.api.routes import Api
+from receiver.console.api.sql import audited, next_piece
+from receiver.console.queries.limits import LimitedLines
+from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.raw_sql.catalog import columns_by_table
+from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
+from receiver.console.queries.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
+from receiver.errors import LimitExceeded
+
+Row = dict[str, Any]
+Result = TypeVar("Result")
+SQL_BYTES_MAX = 8 << 20
+"""Maximum size of an answer to a SQL statement on a page."""
+ROWS_COLLECTED_MIN = 10_000
+"""Minimum number of spans of a trace after whose use garbage is collected."""
+SQL_COLUMNS_MAX = 2_000
+"""Maximum number of columns that are listed."""
+
+
+class Answer(NamedTuple):
+    """The rows of an answer to a question."""
+
+    rows: list[Row]
+    is_cut: bool = False
+    """Whether more rows match than the limit."""
+    close_keys: Sequence[str] = ()
+    """Stored attributes whose keys are similar to those of a filter without a match."""
+
+
+class SqlAnswer(NamedTuple):
+    """The rows of an answer to a SQL statement."""
+
+    columns: list[Column]
+    rows: list[Row]
+    """Values by the names of the columns. Integers have all their digits."""
+    is_cut: bool
+    """Whether the statement has more rows than the limit."""
+    seconds: float
+    """Time since the request was received, with the wait for other statements."""
+
+
+class Source(Protocol):
+    """Source of spans for one request of a page or a tool."""
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        """Ask a question of the table in `receiver/console/queries/questions.py`."""
+
+    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+        """Return what `read`, called in a thread, makes of the spans of a trace; `None` if there are none.
+
+        A row has the columns that the place of a span in a waterfall depends on.
+        """
+
+    async def hides_spans(self, trace_id: str) -> bool:
+        """Return whether the trace has spans of projects that the caller may not see."""
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        """Return every stored column of a span; `None` if it is not stored."""
+
+
+class LimitableSource(Source, Protocol):
+    """Source whose reads can be limited further."""
+
+    def within(self, projects: Sequence[str]) -> Source:
+        """Return a source of spans of these projects only, as far as the caller may see them."""
+
+
+class SourceWithSql(LimitableSource, Protocol):
+    """Source of a page, which may also show answers to SQL statements."""
+
+    @property
+    def allows_sql(self) -> bool:
+        """Return whether the receiver answers SQL statements."""
+
+    async def sql(self, asked: SqlQuery) -> SqlAnswer:
+        """Answer a SQL statement."""
+
+    async def sql_columns(self) -> list[Row]:
+        """Return table, name and type of each column that a SQL statement may read."""
+
+
+SourceFor = Callable[[web.Request], Source]
+"""Returns the source of spans for a request. Its queries are cancelled if the client disconnects."""
+
+
+class ApiSource:
+    """`Source` with the queues and limits of the API."""
+
+    def __init__(self, api: Api, request: web.Request, projects: Sequence[str] | None = None) -> None:
+        """`projects`: the only ones that it reads; those of the caller if omitted."""
+        self._api = api
+        self._request = request
+        self._projects = request[CALLER].projects if projects is None else projects
+
+    def within(self, projects: Sequence[str]) -> ApiSource:
+        """See `LimitableSource`."""
+        visible = [project for project in projects if not self._projects or project in self._projects]
+        # An empty list would mean all projects.
+        return ApiSource(self._api, self._request, visible or self._projects)
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        """See `Source`."""
+        question = QUESTIONS[name]
+        asked = question.parse(query)
+        queue = self._api.queues.short if question.is_short else self._api.queues.heavy
+        return await self._answer(queue, lambda: question.ask(self._api.store, asked, time.time()))
+
+    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+        """See `Source`."""
+        plain = normalized_trace_id(trace_id)
+        places = self._api.outlines
+        await places.acquire()
+        try:
+            _, body = await self._body(self._api.queues.short, lambda: outline(self._api.store, plain))
+        except BaseException:
+            places.release()
+            raise
+        # Seconds for the largest traces: other requests go on meanwhile. The place is occupied until the
+        # thread ends, also after the client has disconnected.
+        reading = asyncio.get_running_loop().run_in_executor(None, _read_rows, body, read)
+        reading.add_done_callback(lambda _: places.release())
+        return await asyncio.shield(reading)
+
+    async def hides_spans(self, trace_id: str) -> bool:
+        """See `Source`."""
+        plain, projects = normalized_trace_id(trace_id), self._projects
+        if not projects:
+            return False
+        api, found = self._api, list[bool]()
+
+        def pieces() -> Iterator[bytes]:
+            found.append(hides_spans(api.store, plain, projects))
+            yield b""
+
+        async with api.stream(self._request, api.queues.short, pieces, projects) as answer:
+            await anext(answer, b"")
+        return found[0]
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        """See `Source`."""
+        plain = normalized_trace_id(trace_id)
+        answer = await self._answer(self._api.queues.short, lambda: span(self._api.store, plain, span_id))
+        return answer.rows[0] if answer.rows else None
+
+    @property
+    def allows_sql(self) -> bool:
+        """Return whether the receiver answers SQL statements."""
+        return self._api.allows_sql
+
+    async def sql(self, asked: SqlQuery) -> SqlAnswer:
+        """Answer a SQL statement, with the limits and the line in the log that it has over HTTP."""
+        columns: list[Column] = []
+        asked_lines: list[LimitedLines] = []
+
+        def pieces() -> Iterator[bytes]:
+            asked_lines.append(sql(self._api.store, asked, columns.extend))
+            yield from asked_lines[0].pieces()
+
+        began_s, body = time.monotonic(), b""
+        async with (
+            audited(self._request, asked.digest),
+            self._api.stream(self._request, self._api.queues.sql, pieces) as found,
+        ):
+            while (piece := await next_piece(found)) is not None:
+                body += piece
+                if len(body) > SQL_BYTES_MAX:
+                    text = f"the answer is larger than {SQL_BYTES_MAX} bytes; expected fewer rows or columns"
+                    raise LimitExceeded(text, field="bytes")
+        # Not orjson, which reads integers of more than 64 bits as floats, and refuses what is not UTF-8.
+        rows = [json.loads(line.decode(errors="replace")) for line in body.splitlines()]
+        return SqlAnswer(columns, rows, asked_lines[0].is_cut, time.monotonic() - began_s)
+
+    async def sql_columns(self) -> list[Row]:
+        """Return table, name and type of each column that a SQL statement may read."""
+        answer = await self._answer(
+            self._api.queues.short, lambda: LimitedLines(columns_by_table(self._api.store), SQL_COLUMNS_MAX)
+        )
+        return answer.rows
+
+    async def _answer(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> Answer:
+        asked, body = await self._body(queue, ask)
+        # Seconds for the largest answers: other requests go on meanwhile.
+        rows = await asyncio.to_thread(lambda: list(rows_of([body])))
+        return Answer(rows, asked.is_cut, asked.close_keys)
+
+    async def _body(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> tuple[LimitedLines, bytes]:
+        asked: list[LimitedLines] = []
+
+        def pieces() -> Iterator[bytes]:
+            asked.append(ask())
+            yield from asked[0].pieces()
+
+        async with self._api.stream(self._request, queue, pieces, self._projects) as found:
+            body = b"".join([piece async for piece in found])
+        return asked[0], body
+
+
+def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | None:
+    rows = list(rows_of([body]))
+    try:
+        return read(rows) if rows else None
+    finally:
+        # The spans of a tree refer to each other, and collections are rare (`process.settle_memory`): without
+        # this, the trees of several large traces would stay in memory.
+        if len(rows) >= ROWS_COLLECTED_MIN:
+            gc.collect()

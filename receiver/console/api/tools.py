@@ -1,0 +1,88 @@
+"""Common parts of the routes for other tools: errors in the form of the tool, limits, numbers in a URL.
+
+Unlike the routes of the API, these ignore unknown parameters: each version of a tool sends more of them, and
+its user cannot change that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Final
+
+from aiohttp import web
+
+from receiver.console.api.access import requires
+from receiver.console.api.problems import kept_headers, problem_of
+from receiver.console.api.responses import Handler
+from receiver.console.queries.limits import NAMES_MAX, decimal_number, parse_limit
+from receiver.console.queries.search import BATCH_TRACES
+from receiver.errors import MalformedBody, ReceiverError
+from receiver.time_range import TimeRange
+
+TRACES_MAX: Final = BATCH_TRACES
+"""Maximum number of traces that a search returns, which is answered as a whole."""
+RANGE_S_DEFAULT: Final = 3_600.0
+_HEX: Final = re.compile("[0-9a-f]{1,32}")
+_DIGITS_MAX: Final = 20
+_UNITS: Final = {1: "seconds", 1_000: "milliseconds", 1_000_000: "microseconds"}
+
+Form = Callable[[int, str], tuple[bytes, str]]
+"""Returns the body and the content type of an error, from its status and its text."""
+
+
+def in_form(handler: Handler, form: Form, filter_parameter: str) -> Handler:
+    """Return the handler with its errors in the form of a tool. `filter_parameter`: see `problem_of`."""
+
+    # The tools only read.
+    @requires("viewer", within_projects=True)
+    @wraps(handler)
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except ReceiverError as error:
+            problem = problem_of(error, filter_parameter)
+            body, content_type = form(problem.status, problem.message)
+            headers = {**kept_headers(problem.headers), "Content-Type": content_type}
+            return web.Response(status=problem.status, body=body, headers=headers)
+
+    return handle
+
+
+def time_range(
+    begin_s: float | None, end_s: float | None, now_s: float, default_s: float = RANGE_S_DEFAULT
+) -> TimeRange:
+    """Return the range between two instants; an absent end is now, an absent start `default_s` earlier.
+
+    Raises `MalformedBody` if it ends before it begins.
+    """
+    to_s = now_s if end_s is None else end_s
+    found = TimeRange(from_at_s=max(0.0, to_s - default_s) if begin_s is None else begin_s, to_at_s=to_s)
+    if found.is_empty(now_s):
+        raise MalformedBody("the time range ends before it begins; expected an earlier start", field="start")
+    return found
+
+
+def instant_s(query: Mapping[str, str], name: str, per_second: int) -> float | None:
+    """Return an instant that is a whole number of units since 1970; `None` if it is absent or zero."""
+    units = decimal_number(query.get(name) or "0", _DIGITS_MAX)
+    if units is None:
+        raise MalformedBody(
+            f"{name}: expected a whole number since 1970, as {_UNITS[per_second]}", field=name
+        )
+    # Tools send zero for a time that is not set.
+    return units / per_second or None
+
+
+def limit_of(query: Mapping[str, str], name: str, default: int, limit_max: int = NAMES_MAX) -> int:
+    """Return a limit; an absent or empty parameter has the default."""
+    return parse_limit(query.get(name) or str(default), limit_max, name)
+
+
+def trace_id_of(text: str) -> str:
+    """Return a stored trace id. Tools omit leading zeros."""
+    plain = text.strip().lower()
+    if not _HEX.fullmatch(plain):
+        raise MalformedBody("the trace id is not valid; expected 1 to 32 hex digits", field="trace_id")
+    return plain.zfill(32)

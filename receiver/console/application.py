@@ -1,0 +1,48 @@
+"""Application of the API's listener: the API, the pages with their login, and the APIs of other tools."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from receiver.console.api.dead_letters import DeadLetterRoutes
+from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.routes import Api
+from receiver.console.api.source import ApiSource
+from receiver.console.extension import NO_EXTENSION, Extension
+from receiver.console.tools.jaeger.routes import JaegerRoutes
+from receiver.console.tools.mcp.endpoint import McpRoutes
+from receiver.console.tools.tempo.routes import TempoRoutes
+from receiver.console.ui.dead_letter_forms import DeadLetterForms
+from receiver.console.ui.error_pages import ErrorPages
+from receiver.console.ui.facts import ReceiverFacts
+from receiver.console.ui.login import Login
+from receiver.console.ui.site import Site
+
+
+def operator_application(
+    api: Api,
+    dead_letters: DeadLetterRoutes,
+    rollup: RollupRoutes,
+    facts: ReceiverFacts,
+    extension: Extension = NO_EXTENSION,
+) -> web.Application:
+    """Return the application with all routes. Spans are read through the queues of the API."""
+
+    def source_for(request: web.Request) -> ApiSource:
+        return ApiSource(api, request)
+
+    site = Site(source_for, facts, extension.pages, extension.templates)
+    application = api.application(
+        dead_letters,
+        rollup,
+        site,
+        DeadLetterForms(dead_letters, facts.results),
+        *extension.routes(site, source_for, facts),
+        Login(),
+        McpRoutes(source_for),
+        JaegerRoutes(api),
+        TempoRoutes(api),
+    )
+    # The outermost, so that it also sees the errors of the other middlewares.
+    application.middlewares.insert(0, ErrorPages(extension.pages).middleware)
+    return application

@@ -1,0 +1,1 @@
+"""Queries that count spans: rates, errors, durations, calls between services."""

@@ -1,0 +1,121 @@
+"""Latency: numbers of spans by time and by duration, for a heatmap."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Final, TypedDict
+
+from receiver.console.queries.aggregates.time_buckets import (
+    BUCKET_S,
+    COMPLETE,
+    START,
+    automatic_every_s,
+    parse_every,
+)
+from receiver.console.queries.filters.filter_sql import check_regexes, compiled
+from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.parameter_types import LENGTH
+from receiver.console.queries.question import Asked, Parameter
+from receiver.console.queries.requests import SPANS, spans_condition
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import TABLE, Store
+
+PARAMETERS: Final = (
+    Parameter(
+        "every",
+        "the length of a time interval, such as 5m; chosen from the time range if omitted",
+        schema=LENGTH,
+    ),
+    SPANS,
+)
+BUCKETS_PER_OCTAVE = 4
+_OCTAVES = 64
+
+BOUNDS_NS: Final = sorted(
+    {0} | {int(2 ** (step / BUCKETS_PER_OCTAVE)) for step in range(_OCTAVES * BUCKETS_PER_OCTAVE)}
+)
+"""Lower bounds of the duration buckets. Whole nanoseconds, so the shortest octaves have fewer than four."""
+# The last bucket ends at the largest number that the column can hold.
+_UPPER_NS: Final = [upper for _, upper in pairwise(BOUNDS_NS)] + [2**64 - 1]
+
+_LATENCY = """
+SELECT
+    {start} AS start,
+    {complete} AS complete,
+    low_ns / 1e6 AS from_ms,
+    transform(low_ns, {{lower_ns:Array(UInt64)}}, {{upper_ns:Array(UInt64)}}, toUInt64(0)) / 1e6 AS to_ms,
+    spans,
+    errors
+FROM
+(
+    SELECT
+        {bucket_s} AS bucket_s,
+        roundDown(Duration, {{lower_ns:Array(UInt64)}}) AS low_ns,
+        count() AS spans,
+        countIf(StatusCode = 'Error') AS errors
+    FROM {table}
+    WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+      AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+      AND {counted}
+      AND ({condition})
+    GROUP BY bucket_s, low_ns
+)
+ORDER BY bucket_s, low_ns
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+
+
+class LatencyRow(TypedDict):
+    """Number of spans that started in a time bucket and took a duration of a bucket."""
+
+    start: str
+    complete: bool
+    """Whether the whole time bucket is in the time range: the counts of the others are of a part."""
+    from_ms: float
+    to_ms: float
+    spans: int
+    errors: int
+
+
+def check(asked: Asked) -> None:
+    """Raise `MalformedBody` for a parameter that is not valid."""
+    spans_condition(asked.texts.get("spans", "requests"))
+    _every_s(asked, time.time())
+
+
+def latency(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return a line for each pair of a time bucket and a duration bucket that has spans, oldest first."""
+    check_regexes(store, asked.filter)
+    condition = compiled(store, asked.filter)
+    statement = _LATENCY.format(
+        start=START,
+        complete=COMPLETE,
+        bucket_s=BUCKET_S,
+        table=TABLE,
+        counted=spans_condition(asked.texts.get("spans", "requests")),
+        condition=condition.sql,
+        settings=SETTINGS,
+    )
+    begin_s, end_s = asked.range.past_s(now_s)
+    lines = store.lines(
+        statement,
+        {
+            **condition.parameters,
+            **asked.range.parameters(now_s),
+            "every_s": _every_s(asked, now_s),
+            # Parameters are whole numbers or texts; the engine parses the text.
+            "begin_s": str(begin_s),
+            "end_s": str(end_s),
+            "lower_ns": BOUNDS_NS,
+            "upper_ns": _UPPER_NS,
+            "limit": asked.limit + 1,
+        },
+    )
+    return LimitedLines(within_time(lines), asked.limit)
+
+
+def _every_s(asked: Asked, now_s: float) -> int:
+    every = asked.texts.get("every")
+    return automatic_every_s(asked.range, now_s) if every is None else parse_every(every, asked.range, now_s)

@@ -1,0 +1,209 @@
+"""RED: rate, errors and durations of the spans with the same service, operation, deployment or attribute."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, NotRequired, TypedDict
+
+from receiver.console.queries.aggregates.red_measures import (
+    ESTIMATES_OF_ROWS,
+    ESTIMATES_OF_SPANS,
+    OF_ROWS,
+    OF_SPANS,
+    PERCENTILES,
+)
+from receiver.console.queries.aggregates.red_source import Wanted
+from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
+from receiver.console.queries.aggregates.time_buckets import (
+    BUCKET_S,
+    BUCKET_S_OF_HOUR,
+    COMPLETE,
+    START,
+    parse_every,
+)
+from receiver.console.queries.filters.close_keys import close_keys
+from receiver.console.queries.filters.filter import Attribute, Comparison, Exists, HasSpan, Intrinsic, terms
+from receiver.console.queries.filters.filter_sql import Condition, check_regexes, compiled
+from receiver.console.queries.group_key import FIELDS, GroupKey, parse_group_key
+from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
+from receiver.console.queries.question import Asked, Parameter
+from receiver.console.queries.requests import SPANS, spans_condition
+from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, OPERATIONS
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import TABLE, Store
+
+PARAMETERS: Final = (
+    Parameter(
+        "by",
+        "a field (service, operation, project, deployment, kind or status) or an attribute; "
+        "service if omitted",
+        schema=with_default(TEXT, "service"),
+    ),
+    Parameter(
+        "every",
+        "the length of an interval, such as 5m: prints a line for each group and interval",
+        schema=LENGTH,
+    ),
+    SPANS,
+)
+
+_RED = """
+SELECT
+    group,
+    {start}
+    spans,
+    errors,
+    errors / spans AS error_rate,
+    spans / {seconds} AS rate_per_s,
+    {percentiles},
+    max_ns / 1e6 AS max_ms,
+    estimated_spans,
+    estimated_errors,
+    estimated_spans_margin
+FROM
+(
+    SELECT *, {group_spans} AS group_spans
+    FROM
+    (
+        SELECT
+            {group} AS group,
+            {bucket_s} AS bucket_s,
+            {measures}
+        FROM {source}
+        GROUP BY group, bucket_s
+    )
+)
+ORDER BY group_spans DESC, group, bucket_s
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+_SPANS = f"""
+{TABLE}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+"""
+_SECONDS_OF_BUCKET: Final = (
+    "if(bucket_s >= {end_s:Float64}, toFloat64({every_s:Int64}), "
+    "least(toFloat64(bucket_s + {every_s:Int64}), {end_s:Float64}) "
+    "- greatest(toFloat64(bucket_s), {begin_s:Float64}))"
+)
+"""Seconds of a bucket that are in the time range. Buckets after now hold spans of a clock that is ahead."""
+
+
+class RedRow(TypedDict):
+    """Rate, errors and durations of a group, in a time bucket if the question has `every`."""
+
+    group: str
+    start: NotRequired[str]
+    complete: NotRequired[bool]
+    """Whether the whole bucket is in the time range: the counts of the others are of a part."""
+    spans: int
+    errors: int
+    error_rate: float
+    rate_per_s: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    estimated_spans: float | None
+    estimated_errors: float | None
+    estimated_spans_margin: float | None
+
+
+def check(asked: Asked) -> None:
+    """Raise `MalformedBody` for a parameter that is not valid."""
+    # The query parses these again. Checked here, an error is reported before the query waits for a place.
+    parse_group_key(asked.texts.get("by", "service"))
+    spans_condition(asked.texts.get("spans", "requests"))
+    if "every" in asked.texts:
+        parse_every(asked.texts["every"], asked.range, time.time())
+
+
+def red(store: Store, asked: Asked, now_s: float, percentiles: str = PERCENTILES) -> LimitedLines:
+    """Return a line for each group, or with `every` for each of its buckets; large groups first.
+
+    `percentiles`: the columns of the line with percentiles.
+    """
+    group = parse_group_key(asked.texts.get("by", "service"))
+    check_regexes(store, asked.filter)
+    condition, found = compiled(store, asked.filter), group.expressions(store)
+    every_s = parse_every(asked.texts["every"], asked.range, now_s) if "every" in asked.texts else 0
+    counted = spans_condition(asked.texts.get("spans", "requests"))
+    of_spans = f"{_SPANS} AND {counted} AND {found.is_present} AND ({condition.sql})"
+    begin_s, end_s = asked.range.past_s(now_s)
+    parameters = {
+        **condition.parameters,
+        **group.parameters,
+        **asked.range.parameters(now_s),
+        # Parameters are whole numbers or texts; the engine parses the text.
+        "begin_s": str(begin_s),
+        "end_s": str(end_s),
+        "every_s": every_s,
+        "limit": asked.limit + 1,
+    }
+    statement = Statement(
+        _statement(
+            found.value,
+            BUCKET_S if every_s else "",
+            f"{OF_SPANS}, {ESTIMATES_OF_SPANS}",
+            percentiles,
+            of_spans,
+        ),
+        _statement(
+            found.value,
+            BUCKET_S_OF_HOUR if every_s else "",
+            f"{OF_ROWS}, {ESTIMATES_OF_ROWS}",
+            percentiles,
+            SOURCE,
+        ),
+        parameters,
+    )
+    lines = rollup_lines(store, statement, _wanted(asked, group, condition, every_s, now_s))
+    return LimitedLines(within_time(lines), asked.limit, lambda: _close_keys(store, group, asked, now_s))
+
+
+def _close_keys(store: Store, group: GroupKey, asked: Asked, now_s: float) -> list[str]:
+    """Return stored attributes whose keys are similar to that of the groups, if no span has it."""
+    if group.column:
+        return []
+    return close_keys(
+        store, HasSpan(Exists(Attribute(group.scope, group.key))), asked.range.parameters(now_s)
+    )
+
+
+def _statement(group: str, bucket_s: str, measures: str, percentiles: str, source: str) -> str:
+    """Return the statement. `bucket_s`: empty without `every`."""
+    return _RED.format(
+        start=f"{START} AS start, {COMPLETE} AS complete," if bucket_s else "",
+        seconds=_SECONDS_OF_BUCKET if bucket_s else "({end_s:Float64} - {begin_s:Float64})",
+        group=group,
+        group_spans="sum(spans) OVER (PARTITION BY group)" if bucket_s else "spans",
+        bucket_s=bucket_s or "toInt64(0)",
+        measures=measures,
+        percentiles=percentiles,
+        source=source,
+        settings=SETTINGS,
+    )
+
+
+def _wanted(asked: Asked, group: GroupKey, condition: Condition, every_s: int, now_s: float) -> Wanted | None:
+    """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
+    columns = {group.column, *(_column_of(term) for term in terms(asked.filter))}
+    of_requests = asked.texts.get("spans", "requests") == "requests"
+    if every_s % HOUR_S:
+        return None
+    if of_requests and columns <= {*DEPLOYMENTS.keys}:
+        rollup, text = DEPLOYMENTS, condition.sql
+    elif columns <= {*OPERATIONS.keys}:
+        rollup, text = OPERATIONS, f"({condition.sql}) AND IsRequest" if of_requests else condition.sql
+    else:
+        return None
+    by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
+    wanted = Wanted(rollup=rollup, condition=text, parameters=condition.parameters, by_hour=by_hour)
+    return wanted_in(asked.range, now_s, wanted)
+
+
+def _column_of(term: Comparison | Exists) -> str:
+    """Return the column that a comparison reads; empty if it reads another one than fields of groups."""
+    return FIELDS.get(term.field.name, "") if isinstance(term.field, Intrinsic) else ""

@@ -1,0 +1,92 @@
+"""Lines of an answer from a rollup, or from the spans alone where it does not help or changes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from receiver.console.queries.aggregates.red_source import Wanted, red_source
+from receiver.engine.store import Parameters, Store
+from receiver.errors import StoreTrouble
+from receiver.logs import limited
+from receiver.time_range import TimeRange
+
+SOURCE: Final = "{rollup}"
+"""Stands for the table expression in a statement over a rollup."""
+RANGE_S_MIN = 3 * 3_600
+"""Longest range that reads only spans: the proof costs more than a rollup of few hours saves."""
+ATTEMPTS_MAX = 2
+"""How many times a rollup is read if it changes meanwhile."""
+
+
+class Statement(NamedTuple):
+    """A statement over the spans, and one over a rollup with the same lines."""
+
+    of_spans: str
+    of_rows: str
+    """Has `SOURCE` in place of the table."""
+    parameters: Mapping[str, str | int]
+
+
+def is_short(time_range: TimeRange, now_s: float) -> bool:
+    """Return whether a range reads only spans."""
+    begin_s, end_s = time_range.past_s(now_s)
+    return end_s - begin_s <= RANGE_S_MIN
+
+
+class Reading(NamedTuple):
+    """A statement over a rollup, and the spans beside it."""
+
+    sql: str
+    parameters: Parameters
+    is_unchanged: Callable[[Store], bool]
+    """Returns whether the rollup still has the rows that were proven. Called after the last line."""
+
+
+def wanted_in(time_range: TimeRange, now_s: float, wanted: Wanted) -> Wanted | None:
+    """Return what to read of a rollup in this range; `None` if the range is short."""
+    if is_short(time_range, now_s):
+        return None
+    from_ns, to_ns = time_range.bounds_ns(now_s)
+    return wanted._replace(from_ns=from_ns, to_ns=to_ns)
+
+
+def rollup_lines(store: Store, statement: Statement, wanted: Wanted | None) -> Iterator[bytes]:
+    """Run the statement over the rollup; over the spans if no slot is proven or no rollup is wanted."""
+
+    def reading() -> Reading | None:
+        source = red_source(store, wanted) if wanted is not None else None
+        if source is None or not source.slots:
+            return None
+        sql = statement.of_rows.replace(SOURCE, source.sql)
+        return Reading(sql, {**statement.parameters, **source.parameters}, source.is_unchanged)
+
+    return lines_of_reading(store, reading, lambda: (statement.of_spans, statement.parameters))
+
+
+def lines_of_reading(
+    store: Store,
+    reading: Callable[[], Reading | None],
+    of_spans: Callable[[], tuple[str, Parameters]],
+) -> Iterator[bytes]:
+    """Run the statement over a rollup; over the spans if there is none, or it keeps changing."""
+    lines = None
+    try:
+        lines = _proven_lines(store, reading)
+    # The rollups only save time. Trouble with the spans themselves appears again below.
+    except StoreTrouble as trouble:
+        limited.warning("rollup", "rollup cannot be read", error=trouble.label)
+    yield from store.lines(*of_spans()) if lines is None else lines
+
+
+def _proven_lines(store: Store, reading: Callable[[], Reading | None]) -> list[bytes] | None:
+    """Return the lines of the statement over the rollup; `None` if it cannot be used."""
+    for _ in range(ATTEMPTS_MAX):
+        found = reading()
+        if found is None:
+            break
+        # Held back until the rollup is checked again: a line that was sent cannot be taken back.
+        lines = list(store.lines(found.sql, found.parameters))
+        if found.is_unchanged(store):
+            return lines
+    return None

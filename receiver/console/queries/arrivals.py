@@ -1,0 +1,90 @@
+"""Arrivals: the spans that were received last, for a client that asks again and again.
+
+A span becomes readable some time after its receipt, and spans of several intakes in any order. A client
+therefore asks again for the last minute that it has seen, and recognizes a span by its segment and its ids.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from receiver.console.queries.filters.filter_sql import check_regexes, compiled
+from receiver.console.queries.limits import LimitedLines, decimal_number, within_time
+from receiver.console.queries.question import Asked
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import TABLE, Store
+from receiver.errors import MalformedBody
+
+AFTER_MS_MAX = 2**43
+"""The year 2248, before the end of the table's type."""
+OVERLAP_MS = 60_000
+"""Time before their newest span that clients ask for again, because spans become readable out of order."""
+_ARRIVALS = """
+SELECT
+    toUnixTimestamp64Milli(ReceivedAt) AS received_ms,
+    concat(replaceOne(toString(Timestamp), ' ', 'T'), 'Z') AS start,
+    ProjectId AS project,
+    ServiceName AS service,
+    SpanName AS name,
+    SpanKind AS kind,
+    Duration / 1e6 AS duration_ms,
+    StatusCode AS status,
+    StatusMessage AS status_message,
+    TraceId AS trace_id,
+    SpanId AS span_id,
+    concat(lower(hex(SegmentEpoch)), '-', toString(SegmentSeq)) AS segment
+FROM {table}
+WHERE ReceivedAt >= fromUnixTimestamp64Milli({{after_ms:Int64}}, 'UTC')
+  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND ({condition})
+ORDER BY ReceivedAt DESC, Timestamp DESC, SpanId
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+
+
+class ArrivalRow(TypedDict):
+    """A received span."""
+
+    received_ms: int
+    start: str
+    project: str
+    service: str
+    name: str
+    kind: str
+    duration_ms: float
+    status: str
+    status_message: str
+    trace_id: str
+    span_id: str
+    segment: str
+
+
+def check(asked: Asked) -> None:
+    """Raise `MalformedBody` for a parameter that is not valid."""
+    _parse_after(asked.texts.get("after", "0"))
+
+
+def arrivals(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return the matching spans that were received last, one JSON object a line, the last first."""
+    after_ms = _parse_after(asked.texts.get("after", "0"))
+    check_regexes(store, asked.filter)
+    condition = compiled(store, asked.filter)
+    lines = store.lines(
+        _ARRIVALS.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
+        {
+            **condition.parameters,
+            **asked.range.parameters(now_s),
+            "after_ms": after_ms,
+            "limit": asked.limit + 1,
+        },
+    )
+    return LimitedLines(within_time(lines), asked.limit)
+
+
+def _parse_after(text: str) -> int:
+    after_ms = decimal_number(text, len(str(AFTER_MS_MAX)))
+    if after_ms is None:
+        raise MalformedBody("after: expected milliseconds since 1970", field="after")
+    return min(after_ms, AFTER_MS_MAX)

@@ -1,0 +1,129 @@
+"""Deployments that sent spans: a list of them, and the check that a named deployment is stored."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import NamedTuple, TypedDict
+
+from receiver.console.queries.filters.filter_sql import Condition, check_regexes, compiled
+from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.question import Asked
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import TABLE, Store
+from receiver.errors import NoSuchDeployment
+
+NAMED_MAX = 5
+"""Deployments that an error names."""
+CANDIDATES_MAX = 10_000
+"""Deployments, the newest first, among which a similar id is searched."""
+
+_DEPLOYMENTS = """
+SELECT
+    ProjectId AS project,
+    DeploymentId AS deployment,
+    concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS first_seen,
+    concat(replaceOne(toString(max(Timestamp)), ' ', 'T'), 'Z') AS last_seen,
+    count() AS spans,
+    countIf(StatusCode = 'Error') AS errors
+FROM {table}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND ({condition})
+GROUP BY project, deployment
+ORDER BY min(Timestamp) DESC, project, deployment
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+_SPANS_SEEN = """
+SELECT
+    DeploymentId,
+    toUnixTimestamp64Nano(min(Timestamp)),
+    toUnixTimestamp64Nano(max(Timestamp))
+FROM {table}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND DeploymentId IN ({{a:String}}, {{b:String}})
+  AND ({condition})
+GROUP BY DeploymentId
+{settings}
+"""
+_CANDIDATES = f"""
+SELECT DeploymentId
+FROM {TABLE}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND DeploymentId != ''
+GROUP BY DeploymentId
+ORDER BY min(Timestamp) DESC, DeploymentId
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""  # noqa: S608 - constants of this module
+
+
+class DeploymentRow(TypedDict):
+    """A deployment in a project."""
+
+    project: str
+    deployment: str
+    first_seen: str
+    last_seen: str
+    spans: int
+    errors: int
+
+
+class Seen(NamedTuple):
+    """First and last start of the spans of a deployment."""
+
+    first_ns: int
+    last_ns: int
+
+
+def deployments(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return the deployments, the newest first, one JSON object a line."""
+    check_regexes(store, asked.filter)
+    condition = compiled(store, asked.filter)
+    lines = store.lines(
+        _DEPLOYMENTS.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
+        {**condition.parameters, **asked.range.parameters(now_s), "limit": asked.limit + 1},
+    )
+    return LimitedLines(within_time(lines), asked.limit)
+
+
+def seen_of(
+    store: Store, a: str, b: str, condition: Condition, range_parameters: dict[str, str | int]
+) -> tuple[Seen, Seen]:
+    """Return when both deployments were seen. Raises `NoSuchDeployment` for a deployment without a span."""
+    rows = store.rows(
+        _SPANS_SEEN.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
+        {**condition.parameters, **range_parameters, "a": a, "b": b},
+    )
+    found = {str(deployment): Seen(first_ns, last_ns) for deployment, first_ns, last_ns in rows}
+    for field, wanted in (("a", a), ("b", b)):
+        if wanted not in found:
+            raise _unknown(store, field, wanted, range_parameters)
+    return found[a], found[b]
+
+
+def _unknown(
+    store: Store, field: str, wanted: str, range_parameters: dict[str, str | int]
+) -> NoSuchDeployment:
+    """Return the error about a deployment without a span. It names stored deployments, never the input."""
+    names = [str(name) for (name,) in store.rows(_CANDIDATES, {**range_parameters, "limit": CANDIDATES_MAX})]
+    # Without the filter the deployment has spans, so the id is right, and only the filter excludes them.
+    if wanted in names:
+        return NoSuchDeployment(
+            f"{field}: no span of this deployment in the time range matches the filter", field=field
+        )
+    if not names:
+        return NoSuchDeployment(
+            f"{field}: no span in the time range has a deployment; an earlier since reads further back",
+            field=field,
+        )
+    close = get_close_matches(wanted, names, n=1)
+    meant = f"did you mean '{close[0]}'? " if close else ""
+    newest = ", ".join(names[:NAMED_MAX]) + (" and others" if len(names) > NAMED_MAX else "")
+    return NoSuchDeployment(
+        f"{field}: no span in the time range is of this deployment; {meant}the newest are {newest}; "
+        "an earlier since reads further back",
+        field=field,
+    )

@@ -1,0 +1,120 @@
+"""Events of a deployment: its build log, its changes of state and its requests, as far as they are stored.
+
+Invariant: an event counts once, however often it was fetched.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypedDict
+
+from receiver.console.queries.limits import SHORT_SETTINGS, LimitedLines, within_time
+from receiver.console.queries.parameter_types import Schema
+from receiver.console.queries.question import Asked, Parameter
+from receiver.engine.store import DEPLOYMENT_EVENTS, Store
+from receiver.errors import MalformedBody
+
+EVENTS_DEFAULT = 1_000
+EVENTS_MAX = 100_000
+TEXT_CHARS_MAX = 4_096
+"""Length at which each text of an event is cut; the parameter `event` returns the whole event."""
+KINDS: Final = ("build", "state", "request", "error")
+"""What an event is about. `error` has events of the other kinds: failed requests, and errors of a build."""
+_KIND_TYPE: Final[Schema] = {"type": "string", "enum": list(KINDS)}
+PARAMETERS: Final = (
+    Parameter("deployment", "the id of a deployment", is_required=True, is_positional=True),
+    Parameter("kind", f"one of {', '.join(KINDS)}: only events of this kind", schema=_KIND_TYPE),
+    Parameter("request", "the id of a request: only events with this requestId or platformId"),
+    Parameter("event", "the id of an event: only this event, with all that the platform sent"),
+)
+
+# The platform may send other types, and types of its build log with or without the id of a build.
+_KIND: Final = """
+multiIf(
+    RequestId != '' OR PlatformId != '' OR StatusCode != 0, 'request',
+    Type = 'deployment-state', 'state',
+    ReadyState != '' AND Type NOT IN ('stdout', 'stderr', 'command', 'exit', 'delimiter'), 'state',
+    'build'
+)
+"""
+# Tools write warnings and progress to standard error, too.
+_IS_ERROR: Final = r"""
+(
+    StatusCode >= 500 OR ReadyState = 'ERROR' OR Type IN ('error', 'fatal')
+    OR Type = 'stderr' AND (RequestId != '' OR match(Text, '(?i)\\b(error|fatal|failed|exception|panic)\\b'))
+)
+"""
+
+
+def _cut(text: str) -> str:
+    shortened = f"concat(substringUTF8({text}, 1, {TEXT_CHARS_MAX}), '…')"
+    return f"if(lengthUTF8({text}) > {TEXT_CHARS_MAX}, {shortened}, {text})"
+
+
+_EVENTS: Final = f"""
+SELECT
+    EventId AS id,
+    concat(replaceOne(toString(Created), ' ', 'T'), 'Z') AS time,
+    ProjectId AS project,
+    {_KIND} AS kind,
+    {_cut("toString(Type)")} AS type,
+    toBool({_IS_ERROR}) AS is_error,
+    {_cut("Text")} AS text,
+    {_cut("toString(ReadyState)")} AS ready_state,
+    {_cut("StepName")} AS step_name,
+    {_cut("Step")} AS step,
+    StatusCode AS status_code,
+    {_cut("RequestId")} AS request_id,
+    {_cut("PlatformId")} AS platform_id,
+    {_cut("RequestMethod")} AS method,
+    {_cut("RequestHost")} AS host,
+    {_cut("RequestPath")} AS path,
+    if({{event:String}} = '', '', Event) AS event
+FROM {DEPLOYMENT_EVENTS}
+WHERE DeploymentId = {{deployment:String}}
+  AND Created >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Created < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND ({{event:String}} = '' OR EventId = {{event:String}})
+  AND ({{request:String}} = '' OR RequestId = {{request:String}} OR PlatformId = {{request:String}})
+  AND ({{kind:String}} = '' OR {{kind:String}} = 'error' AND is_error OR {{kind:String}} = kind)
+-- an event whose project became known after its first fetch is stored without and with it
+ORDER BY Created, length(Serial), Serial, EventId, ProjectId = '', FetchedAt
+LIMIT 1 BY EventId
+LIMIT {{limit:UInt64}}
+{SHORT_SETTINGS}
+"""  # noqa: S608 - constants of this module
+
+
+class DeploymentEventRow(TypedDict):
+    """An event of a deployment."""
+
+    id: str
+    time: str
+    project: str
+    kind: str
+    type: str
+    is_error: bool
+    text: str
+    ready_state: str
+    step_name: str
+    step: str
+    status_code: int
+    request_id: str
+    platform_id: str
+    method: str
+    host: str
+    path: str
+    event: str
+    """The whole event as JSON; empty unless it was asked for by its id."""
+
+
+def check(asked: Asked) -> None:
+    """Check the kind."""
+    if asked.texts.get("kind", KINDS[0]) not in KINDS:
+        raise MalformedBody(f"kind: expected one of {', '.join(KINDS)}", field="kind")
+
+
+def deployment_events(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return the events of a deployment in the order in which they happened, one JSON object a line."""
+    texts = {"kind": "", "request": "", "event": "", **asked.texts}
+    lines = store.lines(_EVENTS, {**texts, **asked.range.parameters(now_s), "limit": asked.limit + 1})
+    return LimitedLines(within_time(lines), asked.limit)

@@ -1,0 +1,87 @@
+"""Suggestions for misspelled attribute keys, for a search that matches nothing.
+
+Invariant: the cost is bounded. An error of the store gives no suggestions; the search succeeds.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final
+
+from receiver.console.queries.filters.filter import Attribute, TraceFilter, spansets, terms
+from receiver.console.queries.filters.filter_values import attribute_text
+from receiver.console.queries.filters.trace_sql import IN_RANGE
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import TABLE, Parameters, Store
+from receiver.errors import StoreTrouble
+
+SPANS_MAX = 100_000
+"""Maximum number of spans whose attributes are read."""
+# `get_close_matches` compares in Python, in time that grows with the product of both lengths.
+KEYS_MAX = 2_000
+"""Maximum number of keys that are compared with a key."""
+KEY_CHARACTERS_MAX = 100
+"""Maximum length of a key that is compared."""
+ATTRIBUTES_MAX = 8
+"""Maximum number of attributes of a filter that are checked."""
+SIMILARITY_MIN = 0.7
+"""Minimum similarity of two keys, from 0 to 1."""
+_SCOPES: Final = ("span", "resource")
+_KEYS = f"""
+SELECT found.1 AS scope, found.2 AS key
+FROM
+(
+    SELECT arrayJoin(arrayConcat(
+        arrayMap(key -> ('span', toString(key)), mapKeys(SpanAttributes)),
+        arrayMap(key -> ('resource', toString(key)), mapKeys(ResourceAttributes))
+    )) AS found
+    FROM
+    (
+        SELECT SpanAttributes, ResourceAttributes
+        FROM {TABLE}
+        WHERE {IN_RANGE}
+        LIMIT {SPANS_MAX}
+    )
+)
+WHERE lengthUTF8(key) <= {KEY_CHARACTERS_MAX}
+GROUP BY scope, key
+ORDER BY count() DESC, scope, key
+LIMIT {KEYS_MAX}
+{SETTINGS}
+"""  # noqa: S608 - constants of this module
+
+
+def close_keys(store: Store, tree: TraceFilter, range_parameters: Parameters) -> list[str]:
+    """Return stored attributes whose keys are similar to those keys of the filter that no span has.
+
+    `range_parameters`: `from_ns` and `to_ns`. Reads a part of the spans, so rare attributes may be missing.
+    """
+    wanted = {
+        term.field: None
+        # A dictionary and not a set, to keep the order of the filter.
+        for spanset in spansets(tree)
+        for term in terms(spanset.part)
+        if isinstance(term.field, Attribute)
+        and term.field.scope in ("", *_SCOPES)
+        and len(term.field.key) <= KEY_CHARACTERS_MAX
+    }
+    if not wanted:
+        return []
+    try:
+        present = set(store.rows(_KEYS, range_parameters))
+    # The search has its answer already, which is right without a suggestion.
+    except StoreTrouble:
+        return []
+    found: dict[str, None] = {}
+    for attribute in list(wanted)[:ATTRIBUTES_MAX]:
+        found |= dict.fromkeys(_close(attribute, present))
+    return list(found)
+
+
+def _close(attribute: Attribute, present: set[tuple[str, str]]) -> list[str]:
+    scopes = (attribute.scope,) if attribute.scope else _SCOPES
+    if any((scope, attribute.key) in present for scope in scopes):
+        return []
+    keys = get_close_matches(attribute.key, sorted({key for _, key in present}), n=3, cutoff=SIMILARITY_MIN)
+    # In the syntax of a filter, so that an operator can copy the suggestion.
+    return [attribute_text(scope, key) for key in keys for scope in _SCOPES if (scope, key) in present]

@@ -1,0 +1,87 @@
+"""Group key: the field or attribute whose values group the spans of an answer.
+
+Invariant: the expressions are made of constants of this module. The key of an attribute is a query parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from receiver.console.queries.filters.attribute_sql import Lookup, lookup
+from receiver.console.queries.filters.filter import Scope
+from receiver.console.queries.filters.filter_values import meant
+from receiver.engine.promoted import promoted_columns
+from receiver.engine.store import Store
+from receiver.errors import MalformedBody
+
+FIELDS: Final = {
+    "service": "ServiceName",
+    "operation": "SpanName",
+    "name": "SpanName",
+    "project": "ProjectId",
+    "deployment": "DeploymentId",
+    "kind": "SpanKind",
+    "status": "StatusCode",
+}
+"""Field of every span → its column. All other keys are attributes."""
+_SCOPES: Final[Mapping[str, Scope]] = {
+    "span": "span",
+    "resource": "resource",
+    "scope": "scope",
+    "instrumentation": "instrumentation",
+}
+_MULTIPLE: Final = ("event", "link")
+_CHARACTERS_MAX = 200
+_PARAMETER: Final = "{group_key:String}"
+
+
+class GroupKey(NamedTuple):
+    """A field of every span, or an attribute."""
+
+    column: str
+    """Column of the field; empty for an attribute."""
+    scope: Scope = ""
+    key: str = ""
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Return the parameters of the expressions."""
+        return {} if self.column else {"group_key": self.key}
+
+    def expressions(self, store: Store) -> Lookup:
+        """Return how the value of a span is read as a text, and which spans have it."""
+        if self.column:
+            return Lookup(self.column, "1")
+        promoted = promoted_columns(store)
+        if self.scope:
+            found = lookup(promoted, self.scope, self.key, _PARAMETER)
+            return Lookup(_text(found), found.is_present)
+        on_span, on_resource = (
+            lookup(promoted, scope, self.key, _PARAMETER) for scope in ("span", "resource")
+        )
+        return Lookup(
+            f"if({on_span.is_present}, {_text(on_span)}, {_text(on_resource)})",
+            f"({on_span.is_present} OR {on_resource.is_present})",
+        )
+
+
+def _text(found: Lookup) -> str:
+    """Return the value as a `String`: both branches of an `if` need the same type."""
+    return f"ifNull(toString({found.value}), '')"
+
+
+def parse_group_key(text: str) -> GroupKey:
+    """Parse a field, or an attribute as filters name it: `http.route`, `span.KEY`, `resource.KEY`."""
+    if text in FIELDS:
+        return GroupKey(FIELDS[text])
+    scope, _, key = text.partition(".")
+    # A span has many events and links, so it would be in several groups.
+    if not key or scope in _MULTIPLE or len(text) > _CHARACTERS_MAX or "\0" in text:
+        hint = f"{meant(text.lower(), FIELDS)} ".lstrip()
+        raise MalformedBody(
+            f"by: {hint}expected {', '.join(FIELDS)}, an attribute with a dot such as http.route, "
+            f"span.KEY, resource.KEY or scope.KEY, of at most {_CHARACTERS_MAX} characters",
+            field="by",
+        )
+    return GroupKey("", _SCOPES[scope], key) if scope in _SCOPES else GroupKey("", "", text)

@@ -1,0 +1,150 @@
+"""Question about the stored spans: its parameters, its query, and the form of its answer.
+
+The API has a route for each question, the command line a command. Both pass the parameters as texts, so that
+both check them alike and word their errors alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from receiver.console.queries.filters.filter import And, Filter, HasSpan, TraceFilter
+from receiver.console.queries.filters.filter_forms import parse_any_form, parse_span_filter
+from receiver.console.queries.filters.filter_values import meant
+from receiver.console.queries.filters.traceql import parse_traceql
+from receiver.console.queries.limits import NAMES_DEFAULT, NAMES_MAX, LimitedLines, parse_limit
+from receiver.console.queries.page_cursor import PARAMETER, PageCursor, parse_cursor
+from receiver.console.queries.parameter_types import TEXT, Schema
+from receiver.engine.store import Store
+from receiver.errors import MalformedBody
+from receiver.time_range import SINCE_DEFAULT, TimeRange, parse_range
+
+NAME_CHARACTERS_MAX: Final = 40
+"""Length up to which an error shows the name of an unknown parameter."""
+_PLAIN_NAME: Final = re.compile(f"[a-z_]{{1,{NAME_CHARACTERS_MAX}}}")
+COMMON: Final = ("since", "until", "limit")
+"""Parameters of every question."""
+
+
+class Asked(NamedTuple):
+    """The checked parameters of one call."""
+
+    range: TimeRange = TimeRange()
+    limit: int = NAMES_DEFAULT
+    filter: Filter = And(())
+    trace_filter: TraceFilter = HasSpan(And(()))
+    """Set in place of `filter` by a question that filters traces."""
+    cursor: PageCursor | None = None
+    """Where the page begins; `None` if the call does not ask for pages."""
+    texts: Mapping[str, str] = {}
+    """Parameters of this question only. An omitted parameter is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of one question, besides those that all questions have."""
+
+    name: str
+    help: str
+    """Description of the value, such as `the name of a service`."""
+    is_required: bool = False
+    is_positional: bool = False
+    """On the command line: an argument, not an option."""
+    schema: Schema = field(default_factory=lambda: TEXT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question: its parameters, its query, and the form of its answer."""
+
+    summary: str
+    """A sentence for the command's help and for the description of the API."""
+    row: type
+    """A `TypedDict`: a line of the answer. The description of the API is derived from it."""
+    ask: Callable[[Store, Asked, float], LimitedLines]
+    """Answers with lines; the last argument is the time in seconds. It may run statements, so it blocks."""
+    ask_arrow: Callable[[Store, Asked, float], Iterator[bytes]] | None = None
+    """Answers with an Arrow stream of all matching rows, or fails. `None`: not available."""
+    noun: str
+    """Noun for a line of the answer, used in notes: `trace`."""
+    parameters: tuple[Parameter, ...] = ()
+    check: Callable[[Asked], None] | None = None
+    """Raises `MalformedBody` for a parameter of this question that is not valid."""
+    has_filter: bool = False
+    filters_traces: bool = False
+    """Whether the filter is of traces, in any form; `q` is TraceQL."""
+    has_cursor: bool = False
+    """Whether the answer has pages."""
+    is_single: bool = False
+    """Whether the answer is one JSON object and not lines."""
+    is_short: bool = False
+    """Whether it reads little, so that the API does not let it wait behind longer questions."""
+    limit_default: int = NAMES_DEFAULT
+    limit_max: int = NAMES_MAX
+    examples: tuple[str, ...] = ()
+    """Command lines for the help."""
+    hint_if_empty: str = ""
+    """Text that the command adds to its note about an empty answer."""
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Return the names of all parameters."""
+        own = tuple(parameter.name for parameter in self.parameters)
+        filters = ("filter",) if self.has_filter else ()
+        return (*own, *filters, *((PARAMETER,) if self.has_cursor else ()), *COMMON)
+
+    def _trace_filter(self, query: Mapping[str, str]) -> TraceFilter:
+        if not self.filters_traces:
+            return HasSpan(And(()))
+        if "filter" in query and "q" in query:
+            raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
+        return parse_traceql(query["q"]) if "q" in query else parse_any_form(query.get("filter", ""))
+
+    def parse(self, query: Mapping[str, str]) -> Asked:
+        """Check the parameters of a call. Raises `MalformedBody` or `InvalidFilter`."""
+        reject_unknown_parameters(query, self.parameter_names)
+        for parameter in self.parameters:
+            if parameter.is_required and parameter.name not in query:
+                raise MalformedBody(
+                    f"{parameter.name} is missing; expected {parameter.help}", field=parameter.name
+                )
+        asked = Asked(
+            range=parse_range(query.get("since", SINCE_DEFAULT), query.get("until", "")),
+            limit=parse_limit(query.get("limit", str(self.limit_default)), self.limit_max),
+            filter=And(()) if self.filters_traces else parse_span_filter(query.get("filter", "")),
+            trace_filter=self._trace_filter(query),
+            cursor=parse_cursor(query, self.noun),
+            texts={
+                parameter.name: query[parameter.name]
+                for parameter in self.parameters
+                if parameter.name in query
+            },
+        )
+        if self.check is not None:
+            self.check(asked)
+        return asked
+
+
+def _unknown_parameter(name: str, known: tuple[str, ...]) -> MalformedBody:
+    """Return the error about an unknown parameter. Its name is shown only if it is a short plain word."""
+    is_plain = _PLAIN_NAME.fullmatch(name) is not None
+    shown = f" '{name}'" if is_plain else ""
+    close = meant(name[:NAME_CHARACTERS_MAX], known)
+    return MalformedBody(
+        f"unknown parameter{shown} in the URL; known are: {', '.join(sorted(known)) or 'none'}"
+        f"{close and f'; {close}'}",
+        field=name if is_plain else "query",
+    )
+
+
+def reject_unknown_parameters(query: Mapping[str, Any], known: tuple[str, ...] = ()) -> None:
+    """Raise `MalformedBody` for an unknown or repeated parameter: ignoring it would mislead the client."""
+    for name in query:
+        if name not in known:
+            raise _unknown_parameter(name, known)
+    # A mapping of URL parameters has an item for each occurrence.
+    if len(set(query)) < len(query):
+        raise MalformedBody("a parameter is repeated in the URL; expected it once", field="query")

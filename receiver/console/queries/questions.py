@@ -1,0 +1,247 @@
+"""The table of questions: name → question. A new question is an entry here and a module that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from receiver.console.queries import arrivals, attributes, deployment_events, names, requests
+from receiver.console.queries.aggregates import latency, red
+from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
+from receiver.console.queries.comparison import compare
+from receiver.console.queries.comparison.deployments import DeploymentRow, deployments
+from receiver.console.queries.comparison.shifts import SHIFTS_DEFAULT, SHIFTS_MAX, ShiftRow, shifts
+from receiver.console.queries.error_groups import ErrorRow, error_groups
+from receiver.console.queries.limits import (
+    ARRIVALS_MAX,
+    LATENCY_DEFAULT,
+    SPANS_DEFAULT,
+    SPANS_MAX,
+    TRACES_DEFAULT,
+    TRACES_MAX,
+    LimitedLines,
+)
+from receiver.console.queries.parameter_types import LENGTH, whole_number
+from receiver.console.queries.question import Asked, Parameter, Question
+from receiver.console.queries.search import SearchQuery, TraceSummary, search
+from receiver.console.queries.spans import spans, spans_arrow
+from receiver.engine.store import Store
+
+
+def _services(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    return names.services(store, names.Bounds(asked.range, asked.limit), now_s=now_s)
+
+
+def _operations(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    bounds = names.Bounds(asked.range, asked.limit)
+    return names.operations(store, bounds, asked.texts["service"], now_s=now_s)
+
+
+def _search(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    return search(store, SearchQuery(asked.trace_filter, asked.range, asked.limit, asked.cursor), now_s=now_s)
+
+
+QUESTIONS: Final[Mapping[str, Question]] = {
+    "search": Question(
+        summary="Search traces by a filter, those with the newest matching spans first.",
+        row=TraceSummary,
+        ask=_search,
+        noun="trace",
+        parameters=(Parameter("q", "a query in TraceQL, in place of a filter"),),
+        filters_traces=True,
+        has_filter=True,
+        has_cursor=True,
+        limit_default=TRACES_DEFAULT,
+        limit_max=TRACES_MAX,
+    ),
+    "spans": Question(
+        summary="Search spans, newest first.",
+        row=dict,
+        ask=spans,
+        ask_arrow=spans_arrow,
+        noun="span",
+        has_cursor=True,
+        parameters=(
+            Parameter("project", "the id of a project; an empty id selects spans without a project"),
+            Parameter("service", "the name of a service; an empty name selects spans without a service"),
+        ),
+        has_filter=True,
+        limit_default=SPANS_DEFAULT,
+        limit_max=SPANS_MAX,
+    ),
+    "services": Question(
+        summary="List the services that sent spans, with their numbers of spans, errors and operations.",
+        row=names.ServiceRow,
+        ask=_services,
+        noun="service",
+        is_short=True,
+        examples=(
+            "trace-drain services --since 24h",
+            "trace-drain services --format json | jq -r .service",
+        ),
+    ),
+    "operations": Question(
+        summary="List the operations of SERVICE with spans, errors and percentiles of their duration.",
+        row=names.OperationRow,
+        ask=_operations,
+        noun="operation",
+        is_short=True,
+        parameters=(Parameter("service", "the name of a service", is_required=True, is_positional=True),),
+        examples=(
+            "trace-drain operations web --since 24h",
+            "trace-drain operations web --format json | jq 'select(.p95_ms > 250)'",
+        ),
+    ),
+    "attributes": Question(
+        summary="List the attributes of spans and resources, or the values of the attribute KEY.",
+        row=attributes.AttributeRow,
+        ask=attributes.attributes,
+        noun="line",
+        parameters=(Parameter("key", "the key of an attribute", is_positional=True),),
+        has_filter=True,
+        examples=(
+            "trace-drain attributes                        # the keys",
+            "trace-drain attributes http.route --since 24h # the values of a key",
+            "trace-drain attributes --filter project=prj_1 # the keys of a project",
+        ),
+    ),
+    "tail": Question(
+        summary="List the spans that were received last, the last first.",
+        row=arrivals.ArrivalRow,
+        ask=arrivals.arrivals,
+        check=arrivals.check,
+        noun="span",
+        parameters=(
+            Parameter(
+                "after",
+                "a time in milliseconds since 1970: only spans received since then",
+                schema=whole_number(0, arrivals.AFTER_MS_MAX, 0),
+            ),
+        ),
+        has_filter=True,
+        limit_default=ARRIVALS_MAX,
+        limit_max=ARRIVALS_MAX,
+    ),
+    "service-map": Question(
+        summary="List the calls between services, with errors and percentiles of the duration of each edge.",
+        row=EdgeRow,
+        ask=service_map,
+        noun="edge",
+        has_filter=True,
+        examples=(
+            "trace-drain service-map --since 24h",
+            "trace-drain service-map --filter project=prj_1 --format json | jq 'select(.errors > 0)'",
+        ),
+    ),
+    "red": Question(
+        summary="Print rate, errors and durations of requests by service or another field or attribute.",
+        row=red.RedRow,
+        ask=red.red,
+        noun="line",
+        parameters=red.PARAMETERS,
+        check=red.check,
+        has_filter=True,
+        hint_if_empty=requests.HINT,
+        examples=(
+            "trace-drain red                                  # requests by service",
+            "trace-drain red --by http.route --filter service=web --since 24h",
+            "trace-drain red --by deployment --every 5m       # over time",
+            "trace-drain red --by db.system.name --spans all  # calls to databases",
+        ),
+    ),
+    "latency": Question(
+        summary="Print how the durations of requests are distributed over time, as a heatmap.",
+        row=latency.LatencyRow,
+        ask=latency.latency,
+        noun="line",
+        parameters=latency.PARAMETERS,
+        check=latency.check,
+        has_filter=True,
+        limit_default=LATENCY_DEFAULT,
+        hint_if_empty=requests.HINT,
+        examples=(
+            "trace-drain latency --filter 'service=web http.route=/cart' --since 24h",
+            "trace-drain latency --every 1m --format csv > latency.csv",
+        ),
+    ),
+    "errors": Question(
+        summary="List the errors by service, type and message, with placeholders for numbers and ids.",
+        row=ErrorRow,
+        ask=error_groups,
+        noun="error",
+        has_filter=True,
+        examples=(
+            "trace-drain errors --since 24h",
+            "trace-drain errors --filter 'deployment=dpl_7' --format json | jq -r .example_trace_id",
+        ),
+    ),
+    "deployments": Question(
+        summary="List the deployments that sent spans, the newest first.",
+        row=DeploymentRow,
+        ask=deployments,
+        noun="deployment",
+        has_filter=True,
+        examples=(
+            "trace-drain deployments --since 24h",
+            "trace-drain deployments --filter 'status=error' # with numbers of failed spans only",
+        ),
+    ),
+    "deployment-events": Question(
+        summary="List the stored events of DEPLOYMENT: build log, changes of state, requests.",
+        row=deployment_events.DeploymentEventRow,
+        ask=deployment_events.deployment_events,
+        check=deployment_events.check,
+        noun="event",
+        parameters=deployment_events.PARAMETERS,
+        is_short=True,
+        limit_default=deployment_events.EVENTS_DEFAULT,
+        limit_max=deployment_events.EVENTS_MAX,
+        hint_if_empty="events are fetched when a page of the deployment is opened, or while it is live",
+        examples=(
+            "trace-drain deployment-events dpl_7 --since 24h",
+            "trace-drain deployment-events dpl_7 --kind error --format json | jq -r .text",
+        ),
+    ),
+    "compare": Question(
+        summary="Compare the deployment B with the deployment A: is B worse, and where?",
+        row=compare.Comparison,
+        ask=compare.compare,
+        check=compare.check,
+        noun="comparison",
+        parameters=(
+            Parameter("a", "the id of the deployment to compare with", is_required=True, is_positional=True),
+            Parameter("b", "the id of the deployment to judge", is_required=True, is_positional=True),
+            Parameter(
+                "first",
+                "the time compared from the first span of each deployment on, such as 30m",
+                schema=LENGTH,
+            ),
+        ),
+        has_filter=True,
+        is_single=True,
+        limit_default=compare.OPERATIONS_DEFAULT,
+        limit_max=compare.OPERATIONS_MAX,
+        examples=(
+            "trace-drain compare dpl_1 dpl_2 --since 24h",
+            "trace-drain compare dpl_1 dpl_2 --first 30m --filter 'service=web kind=server'",
+            "trace-drain compare dpl_1 dpl_2 --format json | jq -r .verdict",
+        ),
+    ),
+    "shifts": Question(
+        summary="Show which attribute values occur more often in the spans that match FILTER than in others.",
+        row=ShiftRow,
+        ask=shifts,
+        noun="value",
+        parameters=(
+            Parameter("filter", "a filter, as for search", is_required=True, is_positional=True),
+            Parameter("against", "a filter for the spans to compare with; all other spans if omitted"),
+        ),
+        limit_default=SHIFTS_DEFAULT,
+        limit_max=SHIFTS_MAX,
+        examples=(
+            "trace-drain shifts status=error --since 24h",
+            "trace-drain shifts 'service=web duration>1s' --against service=web",
+        ),
+    ),
+}
+"""Name → question: the path `/api/v1/NAME` and the command `trace-drain NAME`."""

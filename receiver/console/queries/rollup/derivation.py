@@ -1,0 +1,297 @@
+"""Derivation of slots: hours of one day at a time, by statements that the engine bounds in time and memory.
+
+A kill, an error or a stop between two statements leaves the slots incomplete, so that their hours are read
+from the spans, and the next round derives them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from receiver.console.queries.rollup.attributes import derive_attributes
+from receiver.console.queries.rollup.days import add_up
+from receiver.console.queries.rollup.proof import Checked, Day, observe, table_id
+from receiver.console.queries.rollup.slots import Slot, next_version, read_slots, write_slots
+from receiver.console.queries.rollup.tables import (
+    ATTRIBUTE_TABLES,
+    DEPLOYMENTS,
+    HOUR,
+    HOUR_NS,
+    HOUR_S,
+    HOURS_OF_DAY,
+    MEASURES,
+    OPERATIONS,
+    ROLLUPS,
+    SETTINGS,
+    Rollup,
+)
+from receiver.engine.promoted import promoted_columns
+from receiver.engine.store import TABLE, Parameters, Store
+
+BATCH_SPANS_MAX = 20_000_000
+"""Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
+PROBE_DAY = 0
+"""Day of the rows with which the writer tests the table; they expire at once."""
+# Each repetition reads the whole hour again, while queries only read the late spans beside the slot.
+REPEAT_S = 3_600
+"""Interval at which an hour is derived again while late spans still arrive for it."""
+Settled = dict[int, tuple[frozenset[str], int]]
+"""Day → its parts, and the time in seconds since 1970 until which it is skipped while it has these parts."""
+SETTLED_S = 86_400
+"""Age at which the slots of a settled day are extended to newer spans: see `_settle`."""
+
+_HOUR_ROWS = """
+Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}) AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64})
+"""
+_PARTS = f"""
+SELECT toInt64(toDate(_partition_id)), _part FROM
+(
+    SELECT _partition_id, _part, count() FROM {TABLE} GROUP BY _partition_id, _part
+)
+"""  # noqa: S608 - the table's name is a constant
+_RECOUNT = f"""
+SELECT toInt64({HOUR}) AS hour, count() FROM {TABLE}
+WHERE {_HOUR_ROWS} AND toUnixTimestamp64Milli(ReceivedAt)
+    <= transform(hour, {{hours:Array(Int64)}}, {{received_to:Array(Int64)}}, toInt64(0))
+GROUP BY hour {SETTINGS}
+"""  # noqa: S608 - as above
+_SUMS = " UNION ALL ".join(
+    f"SELECT '{rollup.table}', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})) AS hour, "  # noqa: S608 - as above
+    f"toUInt64(sum(Spans)) FROM {rollup.table} WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') "
+    "AND Hour < toDateTime({to_s:UInt32}, 'UTC') AND Version = {version:UInt64} GROUP BY hour"
+    for rollup in ROLLUPS
+)
+
+
+class Closing(NamedTuple):
+    """Time and age that decide which hours are closed."""
+
+    now_s: int
+    age_s: int
+    """Age at which an hour is closed, and up to which received spans count as late."""
+
+    @property
+    def hour_end(self) -> int:
+        """Return the first hour that is not closed, in hours since 1970."""
+        return max(0, self.now_s - self.age_s) // HOUR_S
+
+    @property
+    def received_to_ms(self) -> int:
+        """Return the time up to which received spans are covered."""
+        return max(0, self.now_s - self.age_s) * 1_000
+
+
+class DayReport(NamedTuple):
+    """A day of the rollups."""
+
+    day: Day
+    due: list[int]
+    """Hours to derive, ascending."""
+    settled_from_ms: int = 0
+    """Minimum `received_to_ms` of the slots of a settled day."""
+
+    @property
+    def is_covered(self) -> bool:
+        """Return whether slots cover all spans of the day."""
+        is_whole = len(self.day.slots) == HOURS_OF_DAY and self.day.is_balanced
+        return is_whole and not self.due and not self.day.late
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether slots cover all spans of the day, up to the same recent receive time."""
+        received_to_ms = {slot.received_to_ms for slot in self.day.slots.values()}
+        return self.is_covered and len(received_to_ms) == 1 and min(received_to_ms) >= self.settled_from_ms
+
+
+def insert_statement(rollup: Rollup) -> str:
+    """Return the statement that derives hours of a rollup."""
+    keys, measures = ", ".join(rollup.keys), ", ".join(measure.of_spans for measure in MEASURES.values())
+    return (
+        f"INSERT INTO {rollup.table} (Hour, {keys}, Version, {', '.join(MEASURES)}) "  # noqa: S608 - constants
+        f"SELECT toDateTime({HOUR} * {HOUR_S}, 'UTC') AS hour, "
+        f"{rollup.keys_of_span}, {{version:UInt64}}, {measures} "
+        f"FROM {TABLE} WHERE {_HOUR_ROWS} "
+        f"AND has({{hours:Array(Int64)}}, toInt64({HOUR})) "
+        f"AND ReceivedAt <= fromUnixTimestamp64Milli({{received_to_ms:Int64}}, 'UTC') AND {rollup.condition} "
+        f"GROUP BY hour, {keys} {SETTINGS}"
+    )
+
+
+def parts_by_day(store: Store) -> dict[int, frozenset[str]]:
+    """Return the parts of each day that the table has rows of, newest day first, by days since 1970."""
+    parts: dict[int, set[str]] = {}
+    for day, part in store.rows(_PARTS):
+        # A rollup of the probe rows would never be current: they disappear at once.
+        if day > PROBE_DAY:
+            parts.setdefault(day, set()).add(part)
+    return {day: frozenset(parts[day]) for day in sorted(parts, reverse=True)}
+
+
+def survey(store: Store, closing: Closing, settled: Settled | None = None) -> Iterator[DayReport]:
+    """Compare the slots of each day with the spans, the newest day first. Skips `settled` days."""
+    table, settled = table_id(store), {} if settled is None else settled
+    if not table:
+        return
+    for number, parts in parts_by_day(store).items():
+        # An INSERT, a merge and a mutation each change the names of parts, so equal names mean equal rows.
+        known_parts, until_s = settled.get(number, (frozenset(), 0))
+        if known_parts == parts and closing.now_s < until_s:
+            continue
+        report = survey_day(store, table, number, closing)
+        if report is None:
+            continue
+        yield report
+        if report.is_settled:
+            # `parts` was listed before the comparison, so a part that arrived since makes the day differ next
+            # time.
+            settled[number] = (parts, closing.now_s + SETTLED_S)
+
+
+def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayReport | None:
+    """Compare the slots of a day with the spans; `None` if no hour of it is closed."""
+    first = number * HOURS_OF_DAY
+    if first >= closing.hour_end:
+        return None
+    slots = read_slots(store, first, first + HOURS_OF_DAY)
+    # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
+    checked = Checked(ROLLUPS, promoted_columns(store).entries)
+    (day,) = observe(store, table, slots, [number], checked)
+    return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
+
+
+def due_hours(store: Store, day: Day, closing: Closing) -> list[int]:
+    """Return the closed hours of a day that have to be derived."""
+    due = {hour for hour in day.hours if hour not in day.slots} | day.differing(ROLLUPS)
+    for attribute_table in ATTRIBUTE_TABLES:
+        due |= day.slots.keys() - day.complete_hours(attribute_table)
+    for hour, late in day.late.items():
+        # Deriving while spans still arrive covers only some of them; hence once they stop, or now and then.
+        is_quiet = late.newest_ms <= closing.received_to_ms
+        is_old = closing.received_to_ms - day.slots[hour].received_to_ms >= REPEAT_S * 1_000
+        if is_quiet or is_old:
+            due.add(hour)
+    if not day.is_balanced:
+        # Only now: this reads every span of the day, while the proof reads counts of parts.
+        due |= _recounted(store, day)
+    return sorted(hour for hour in due if hour < closing.hour_end)
+
+
+def batches(report: DayReport) -> Iterator[list[int]]:
+    """Yield the hours to derive, the newest first, in batches that are derived at once."""
+    batch: list[int] = []
+    span_count = 0
+    for hour in reversed(report.due):
+        hour_spans = report.day.spans_of(hour)
+        # A batch always has an hour, so that an hour above the maximum is derived, too.
+        if batch and span_count + hour_spans > BATCH_SPANS_MAX:
+            yield batch
+            batch, span_count = [], 0
+        batch.append(hour)
+        span_count += hour_spans
+    if batch:
+        yield batch
+
+
+def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
+    """Derive hours of a day. Returns False if the table changed meanwhile: the hours are still due."""
+    first, end = min(hours), max(hours) + 1
+    table = table_id(store)
+    # Read before the first row, and again after the last: a mutation in between may have changed the spans
+    # that one rollup read and the other did not.
+    source = _source_of(store, table, first)
+    version = next_version(store, first, end)
+    slots = [Slot(hour, version, 0, 0, closing.received_to_ms, source) for hour in hours]
+    # Before any row of the rollups: a kill from here on must leave no slot that claims to be complete.
+    write_slots(store, slots, is_complete=False)
+    parameters: Parameters = {
+        "hours": list(hours),
+        "from_ns": first * HOUR_NS,
+        "to_ns": end * HOUR_NS,
+        "from_s": first * HOUR_S,
+        "to_s": end * HOUR_S,
+        "received_to_ms": closing.received_to_ms,
+        "version": version,
+    }
+    # The batch may have gaps, so the statement also compares the hours and not only the first and the end.
+    for rollup in ROLLUPS:
+        store.rows(insert_statement(rollup), parameters)
+    derive_attributes(store, parameters)
+    # Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks.
+    sums = {(table, hour): spans for table, hour, spans in store.rows(_SUMS, parameters)}
+    # The slots stay incomplete, and queries read the spans of these hours.
+    if _source_of(store, table, first) != source:
+        return False
+    counted = [
+        # An hour without a row in a rollup has a slot, too: no spans is also an answer.
+        slot._replace(
+            spans=sums.get((OPERATIONS.table, slot.hour), 0),
+            request_spans=sums.get((DEPLOYMENTS.table, slot.hour), 0),
+        )
+        for slot in slots
+    ]
+    write_slots(store, counted, is_complete=True)
+    return True
+
+
+def derive_due(
+    store: Store,
+    closing: Closing,
+    settled: Settled | None = None,
+    *,
+    may_continue: Callable[[], bool] = lambda: True,
+) -> Iterator[list[int]]:
+    """Derive every hour that is due, newest first, and yield each batch. Stops unless `may_continue`."""
+    for report in survey(store, closing, settled):
+        # A covered day has nothing to derive, so this never races with the batches below.
+        _settle(store, report, closing)
+        for hours in batches(report):
+            # Asked before each batch, not within one: a statement in progress ends by itself or is cancelled.
+            if not may_continue():
+                return
+            if derive(store, hours, closing):
+                yield hours
+        _add_up(store, report, closing)
+
+
+def _add_up(store: Store, report: DayReport, closing: Closing) -> None:
+    """Write the rows by day of a day whose hours are all derived."""
+    if report.day.hours.stop > closing.hour_end:
+        return
+    # Slots that were derived since the report have other versions.
+    current = survey_day(store, table_id(store), report.day.number, closing) if report.due else report
+    if current is not None and not current.due:
+        add_up(store, current.day)
+
+
+def _settle(store: Store, report: DayReport, closing: Closing) -> None:
+    """Extend the slots of a whole day to all spans received until now.
+
+    Queries look for late spans among the spans received after `received_to_ms`. If that stayed at the time
+    when the hour was closed, they would have to read the spans of all later hours and days.
+    """
+    if report.is_covered and not report.is_settled:
+        slots = report.day.slots.values()
+        raised = [slot._replace(received_to_ms=closing.received_to_ms) for slot in slots]
+        write_slots(store, raised, is_complete=True)
+
+
+def _source_of(store: Store, table: str, hour: int) -> str:
+    # Without slots and tables: only the last mutation of the day's parts is needed.
+    (day,) = observe(store, table, {}, [hour // HOURS_OF_DAY], Checked())
+    return day.source
+
+
+def _recounted(store: Store, day: Day) -> set[int]:
+    """Return the hours whose slot and table have different numbers of spans."""
+    counts = store.rows(
+        _RECOUNT,
+        {
+            "from_ns": day.hours.start * HOUR_NS,
+            "to_ns": day.hours.stop * HOUR_NS,
+            "hours": list(day.slots),
+            "received_to": [slot.received_to_ms for slot in day.slots.values()],
+        },
+    )
+    spans = {int(hour): int(count) for hour, count in counts}
+    return {hour for hour, slot in day.slots.items() if spans.get(hour, 0) != slot.spans}

@@ -1,0 +1,309 @@
+"""Search: summaries of the traces that match a filter.
+
+The first statement finds the ids of the traces with the newest matching spans, if possible in the newest part
+of the range alone. Their whole time range comes from the companion table, and a further statement summarizes
+all their spans, also those outside the range. A filter by fields of the trace needs the whole time range of
+all candidates before the first statement.
+
+Invariant: pages sort traces by their first matching span. A span that is stored between two pages moves its
+trace only to a later page, so no trace is missed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+import orjson
+from msgspec.structs import replace
+
+from receiver.console.queries.filters.close_keys import close_keys
+from receiver.console.queries.filters.filter import (
+    And,
+    Comparison,
+    Filter,
+    HasSpan,
+    Intrinsic,
+    Or,
+    TraceAnd,
+    TraceFilter,
+    TraceNot,
+    TraceOr,
+    spansets,
+)
+from receiver.console.queries.filters.filter_sql import check_regexes
+from receiver.console.queries.filters.trace_sql import IN_RANGE, ROOT_FIRST, TRACE_VALUES, compiled_traces
+from receiver.console.queries.limits import SHORT_SETTINGS, TRACES_DEFAULT, LimitedLines, within_time
+from receiver.console.queries.page_cursor import PageCursor
+from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.store import COMPANION, TABLE, Store
+from receiver.time_range import TimeRange
+
+RECENT_DIVISOR = 8
+RECENT_S_MAX = 86_400
+"""The newest eighth of the range, at most a day, is read first: most filters match enough traces there. With
+a filter by project or service a whole day is read first, because it costs little more than a statement."""
+BATCH_TRACES = 500
+"""Traces that a statement summarizes: bounds its parameters, and its memory."""
+
+Match = tuple[str, int, int]
+"""Id of a trace, and the times of its first and its last matching span."""
+
+_MATCHED = """
+SELECT
+    TraceId,
+    toUnixTimestamp64Nano(min(Timestamp)) AS Oldest,
+    toUnixTimestamp64Nano(max(Timestamp)) AS Newest
+FROM {table}
+WHERE {in_range}
+  AND ({condition})
+GROUP BY TraceId
+{having}
+ORDER BY {order} DESC, TraceId
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+_RECEIVED = "ReceivedAt <= fromUnixTimestamp64Milli({asked_ms:Int64}, 'UTC')"
+_AFTER = "Oldest < {cursor_ns:Int64} OR Oldest = {cursor_ns:Int64} AND TraceId > {cursor_trace:String}"
+_BOUNDS = """
+SELECT count(), toUnixTimestamp64Nano(min(Start)), toUnixTimestamp64Nano(max(End))
+FROM {table}
+PREWHERE TraceId IN {ids}
+{settings}
+"""
+_SUMMARIES = f"""
+SELECT
+    TraceId AS trace_id,
+    {TRACE_VALUES["trace:service"]} AS service,
+    {TRACE_VALUES["trace:name"]} AS name,
+    argMin(DeploymentId, {ROOT_FIRST}) AS deployment,
+    concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS start,
+    toFloat64({TRACE_VALUES["trace:duration"]}) / 1e6 AS duration_ms,
+    {TRACE_VALUES["trace:spans"]} AS spans,
+    {TRACE_VALUES["trace:errors"]} AS errors
+FROM {TABLE}
+PREWHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND TraceId IN {{ids:Array(String)}}
+GROUP BY TraceId
+{SHORT_SETTINGS}
+"""  # noqa: S608 - as above
+
+
+class TraceSummary(TypedDict):
+    """Summary of a trace."""
+
+    trace_id: str
+    service: str
+    name: str
+    deployment: str
+    start: str
+    duration_ms: float
+    spans: int
+    errors: int
+
+
+class SearchQuery(NamedTuple):
+    """Filter, time range and limit of a search."""
+
+    filter: Filter | TraceFilter = HasSpan(And(()))
+    range: TimeRange = TimeRange()
+    limit: int = TRACES_DEFAULT
+    cursor: PageCursor | None = None
+
+
+class WholeTraces(NamedTuple):
+    """Ids of traces, and the first and the last time of all their spans: the parameters of a statement."""
+
+    ids: Sequence[str]
+    from_ns: int
+    to_ns: int
+
+
+NO_TRACES = WholeTraces((), 0, 0)
+
+
+def search(
+    store: Store, wanted: SearchQuery, *, now_s: float, clock: Callable[[], float] = time.monotonic
+) -> LimitedLines:
+    """Return a summary of each trace, one JSON object a line, those with the newest matching spans first.
+
+    Pages have the traces with the newest first matching span first.
+    """
+    tree = trace_filter_of(wanted.filter)
+    page = None
+    if wanted.cursor is not None:
+        page = _Page(wanted.cursor, wanted.range.bounds_ns(now_s), now_s)
+    return LimitedLines(
+        within_time(_summaries(store, wanted, now_s, clock, page), clock),
+        wanted.limit,
+        lambda: close_keys(store, tree, wanted.range.parameters(now_s)),
+        None if page is None else page.next_after,
+    )
+
+
+class _Page:
+    """A page: its part of a statement, and the cursor of the page after it.
+
+    Spans that arrive after the first page would move their traces to later pages, so pages ignore them. Spans
+    that had arrived before, but were not stored yet, do move a trace that was listed, which then repeats.
+    """
+
+    def __init__(self, cursor: PageCursor, bounds_ns: tuple[int, int], now_s: float) -> None:
+        if cursor.time_ns is None:
+            self.after = "1"
+            from_ns, to_ns = bounds_ns
+            cursor = replace(cursor, from_ns=from_ns, to_ns=to_ns, asked_ms=int(now_s * 1_000))
+        else:
+            self.after = _AFTER
+        self.parameters: dict[str, str | int] = {
+            "from_ns": cursor.from_ns,
+            "to_ns": cursor.to_ns,
+            "asked_ms": cursor.asked_ms,
+            "cursor_ns": cursor.time_ns or 0,
+            "cursor_trace": cursor.trace_id,
+        }
+        self._cursor = cursor
+        self._oldest_ns_of: dict[str, int] = {}
+
+    def record(self, matched: Sequence[Match]) -> None:
+        """Record the positions of the traces of this page."""
+        self._oldest_ns_of = {trace_id: oldest for trace_id, oldest, _ in matched}
+
+    def next_after(self, lines: list[bytes]) -> str:
+        """Return the cursor of the page after these lines."""
+        # By the last printed trace: more were matched than the limit allows to print.
+        trace_id = str(orjson.loads(lines[-1])["trace_id"])
+        return replace(self._cursor, time_ns=self._oldest_ns_of[trace_id], trace_id=trace_id).text()
+
+
+def _summaries(
+    store: Store,
+    wanted: SearchQuery,
+    now_s: float,
+    clock: Callable[[], float],
+    page: _Page | None,
+) -> Iterator[bytes]:
+    began_s = clock()
+    matched = _matched(store, wanted, now_s, page)
+    for place in range(0, len(matched), BATCH_TRACES):
+        if clock() - began_s >= SECONDS_MAX:
+            return  # the caller raises: see `within_time`
+        batch = matched[place : place + BATCH_TRACES]
+        pieces = store.lines(_SUMMARIES, _whole(store, batch)._asdict())
+        lines = {
+            orjson.loads(line)["trace_id"]: line
+            for piece in pieces
+            for line in piece.splitlines(keepends=True)
+        }
+        # Sorted here, because the ids in a second clause cost the engine a millisecond.
+        yield b"".join(lines[trace_id] for trace_id, _, _ in batch if trace_id in lines)
+
+
+def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None) -> Sequence[Match]:
+    """Return the traces with the newest matching spans; of a page, those with the newest first matching span.
+
+    If the newest part of the range has enough traces, the rest is not read: its traces are older.
+    """
+    tree = trace_filter_of(wanted.filter)
+    # All together: the limit of their size is of the whole filter.
+    check_regexes(store, And(tuple(spanset.part for spanset in spansets(tree))))
+    condition = compiled_traces(store, tree)
+    parameters: dict[str, str | int] = {**condition.parameters, **wanted.range.parameters(now_s)}
+    where, having = condition.where, condition.having
+    if page is not None:
+        parameters |= page.parameters
+        # The position is that of a trace: a condition on rows would find the traces of earlier pages again,
+        # by their older spans.
+        where, having = f"({where}) AND {_RECEIVED}", f"({having or 1}) AND ({page.after})"
+    if condition.candidates:
+        bounds = _BOUNDS.format(table=COMPANION, ids=f"({condition.candidates})", settings=SHORT_SETTINGS)
+        found, start_ns, end_ns = store.rows(bounds, parameters)[0]
+        from_ns, to_ns = parameters["from_ns"], parameters["to_ns"]
+        # The companion may lack traces for a moment, so the range of the question is always part of it.
+        parameters["whole_from_ns"] = min(start_ns, int(from_ns)) if found else from_ns
+        parameters["whole_to_ns"] = max(end_ns, int(to_ns)) if found else to_ns
+    statement = _MATCHED.format(
+        table=TABLE,
+        in_range=IN_RANGE,
+        condition=where,
+        having=f"HAVING {having}" if having else "",
+        order="Newest" if page is None else "Oldest",
+        settings=SHORT_SETTINGS,
+    )
+    parameters["limit"] = wanted.limit + 1
+    # A trace without a span in the newest part may have it in the rest, which decides about NOT and AND.
+    reads_whole_traces = having or condition.candidates
+    if page is None and isinstance(tree, HasSpan) and not reads_whole_traces:
+        return _newest(store, statement, parameters, _recent_ns(tree.part, wanted.range, now_s))
+    matched = store.rows(statement, parameters)
+    if page is not None:
+        page.record(matched)
+    return matched
+
+
+def _newest(
+    store: Store, statement: str, parameters: Mapping[str, str | int], recent_ns: int
+) -> Sequence[Match]:
+    """Read the range from `recent_ns`, then the rest if it is needed."""
+    recent: list[Any] = store.rows(statement, {**parameters, "from_ns": recent_ns})
+    # The limit of the statement is a trace more than that of the answer: it shows that there are more.
+    if len(recent) == parameters["limit"] or recent_ns == parameters["from_ns"]:
+        return recent
+    rest = store.rows(statement, {**parameters, "to_ns": recent_ns})
+    known = {trace_id for trace_id, *_ in recent}
+    return [*recent, *(match for match in rest if match[0] not in known)][: int(parameters["limit"])]
+
+
+def _recent_ns(tree: Filter, range_: TimeRange, now_s: float) -> int:
+    """Return the start of the part of the range that is read first."""
+    from_ns, to_ns = range_.bounds_ns(now_s)
+    newest_ns = max(from_ns, min(to_ns, int(now_s) * 10**9))
+    divisor = 1 if _selects_by_key(tree) else RECENT_DIVISOR
+    return newest_ns - min((newest_ns - from_ns) // divisor, RECENT_S_MAX * 10**9)
+
+
+def _selects_by_key(tree: Filter) -> bool:
+    """Return whether the filter selects a small part of the table by the beginning of its sorting key."""
+    match tree:
+        case Comparison(Intrinsic("project" | "service"), "=", str()):
+            return True
+        case And(parts):
+            return any(map(_selects_by_key, parts))
+        case Or(parts):
+            return all(map(_selects_by_key, parts))
+        case _:
+            return False
+
+
+def found_traces(store: Store, wanted: SearchQuery, now_s: float) -> WholeTraces:
+    """Return the newest matching traces, those with the newest matching spans first."""
+    matched = _matched(store, wanted, now_s, None)[: wanted.limit]
+    return _whole(store, matched) if matched else NO_TRACES
+
+
+def whole_traces(store: Store, ids: Sequence[str]) -> WholeTraces:
+    """Return these traces; `NO_TRACES` if the companion table has none of them."""
+    bounds = _BOUNDS.format(table=COMPANION, ids="{ids:Array(String)}", settings=SHORT_SETTINGS)
+    found, from_ns, to_ns = store.rows(bounds, {"ids": ids})[0]
+    return WholeTraces(ids, from_ns, to_ns) if found else NO_TRACES
+
+
+def trace_filter_of(tree: Filter | TraceFilter) -> TraceFilter:
+    """Return the condition on traces; a condition on spans means that a span of the trace matches."""
+    return tree if isinstance(tree, HasSpan | TraceNot | TraceAnd | TraceOr) else HasSpan(tree)
+
+
+def _whole(store: Store, matched: Sequence[Match]) -> WholeTraces:
+    """Return the matched traces.
+
+    The companion may lack traces for a moment, so the range covers the matching spans in any case.
+    """
+    ids = [trace_id for trace_id, _, _ in matched]
+    from_ns = min(oldest for _, oldest, _ in matched)
+    to_ns = max(newest for _, _, newest in matched)
+    whole = whole_traces(store, ids)
+    if whole.ids:
+        from_ns, to_ns = min(from_ns, whole.from_ns), max(to_ns, whole.to_ns)
+    return WholeTraces(ids, from_ns, to_ns)

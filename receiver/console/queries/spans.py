@@ -1,0 +1,158 @@
+"""Spans: every stored column of the newest spans that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import orjson
+from msgspec.structs import replace
+
+from receiver.console.queries.filters.filter import And, Comparison, Filter, Intrinsic
+from receiver.console.queries.filters.filter_sql import check_regexes, compiled
+from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.page_cursor import PageCursor
+from receiver.console.queries.question import Asked
+from receiver.console.queries.traces.trace_model import start_ns_of
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import TABLE, Store
+from receiver.errors import LimitExceeded
+
+_SPANS = """
+SELECT *
+FROM {table}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND ({condition})
+ORDER BY Timestamp DESC{order}
+LIMIT {{limit:UInt64}} OFFSET {{offset:UInt64}}
+{settings}
+"""
+
+
+_PAGE_ORDER = ", TraceId, SpanId, SegmentEpoch, SegmentSeq"
+"""Order of spans with equal times, for pages. It costs reading these columns of all matching spans."""
+_AFTER = """
+(
+    Timestamp < fromUnixTimestamp64Nano({cursor_ns:Int64})
+    OR Timestamp = fromUnixTimestamp64Nano({cursor_ns:Int64})
+        AND (TraceId, SpanId, SegmentEpoch, SegmentSeq)
+            >= ({cursor_trace:String}, {cursor_span:String}, {cursor_epoch:UInt64}, {cursor_seq:UInt64})
+)
+"""
+_COUNT = """
+SELECT count()
+FROM
+(
+    SELECT 1
+    FROM {table}
+    WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+      AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+      AND ({condition})
+    LIMIT {{limit:UInt64}}
+)
+{settings}
+"""
+_ARROW_SETTINGS = "output_format_arrow_string_as_string = 1, result_overflow_mode = 'throw'"
+
+
+def spans(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return the newest matching spans, newest first, one JSON object a line.
+
+    The parameters `project` and `service` compare exactly; an empty value selects spans without the name.
+    """
+    condition, parameters = _condition(store, asked, now_s)
+    wanted = {**parameters, "limit": asked.limit + 1, "offset": 0}
+    if asked.cursor is None:
+        statement = _SPANS.format(table=TABLE, condition=condition, order="", settings=SETTINGS)
+        return LimitedLines(within_time(store.lines(statement, wanted)), asked.limit)
+    page = _Page(asked.cursor, wanted)
+    statement = _SPANS.format(
+        table=TABLE, condition=f"({condition}) AND {page.condition}", order=_PAGE_ORDER, settings=SETTINGS
+    )
+    lines = store.lines(statement, {**wanted, **page.parameters})
+    return LimitedLines(within_time(lines), asked.limit, next_page=page.next_after)
+
+
+class _Page:
+    """A page: its part of a statement, and the cursor of the page after it.
+
+    Rows keep their position while others arrive, so each page continues exactly where the last one ended.
+    """
+
+    def __init__(self, cursor: PageCursor, wanted: Mapping[str, str | int]) -> None:
+        self.condition = "1"
+        self.parameters: dict[str, str | int] = {}
+        self._last = cursor
+        if cursor.time_ns is None:
+            bounds = {"from_ns": int(wanted["from_ns"]), "to_ns": int(wanted["to_ns"])}
+            self._last = replace(cursor, **bounds)
+            return
+        self.condition = _AFTER
+        self.parameters = {
+            "from_ns": cursor.from_ns,
+            "to_ns": cursor.to_ns,
+            # The condition includes the position itself, of which so many rows were on the pages before.
+            "offset": cursor.equal_count,
+            "cursor_ns": cursor.time_ns,
+            "cursor_trace": cursor.trace_id,
+            "cursor_span": cursor.span_id,
+            "cursor_epoch": cursor.epoch,
+            "cursor_seq": cursor.seq,
+        }
+
+    def next_after(self, lines: list[bytes]) -> str:
+        """Return the cursor of the page after these lines, which follow the lines of the last call."""
+        last = self._position(lines[-1])
+        equal_count = next(
+            (count for count, line in enumerate(reversed(lines)) if self._position(line) != last), len(lines)
+        )
+        # All these lines have the position at which the lines before them ended.
+        if equal_count == len(lines) and last == replace(self._last, equal_count=0):
+            equal_count += self._last.equal_count
+        self._last = replace(last, equal_count=equal_count)
+        return self._last.text()
+
+    def _position(self, line: bytes) -> PageCursor:
+        row = orjson.loads(line)
+        return replace(
+            self._last,
+            time_ns=start_ns_of(row["Timestamp"]),
+            trace_id=row["TraceId"],
+            span_id=row["SpanId"],
+            epoch=row["SegmentEpoch"],
+            seq=row["SegmentSeq"],
+            equal_count=0,
+        )
+
+
+def spans_arrow(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+    """Yield the newest matching spans, newest first, as an Arrow stream.
+
+    Nothing in such a stream could say that it was cut, so it fails if more spans match than the limit.
+    """
+    condition, parameters = _condition(store, asked, now_s)
+    wanted = {**parameters, "limit": asked.limit + 1}
+    counted = _COUNT.format(table=TABLE, condition=condition, settings=SETTINGS)
+    # Before the first byte, so that the client gets an error with its reason and not a broken stream.
+    if store.rows(counted, wanted)[0][0] > asked.limit:
+        raise LimitExceeded(
+            f"over {asked.limit} spans match; expected a larger limit, a filter, or a shorter time range",
+            field="rows",
+        )
+    # Spans may arrive after the count. A row too many makes the statement fail.
+    settings = f"{SETTINGS}, {_ARROW_SETTINGS}, max_result_rows = {asked.limit}"
+    statement = _SPANS.format(table=TABLE, condition=condition, order="", settings=settings)
+    yield from within_time(store.arrow(statement, {**wanted, "offset": 0}))
+
+
+def _condition(store: Store, asked: Asked, now_s: float) -> tuple[str, dict[str, str | int]]:
+    """Return the condition on a span and its parameters."""
+    wanted = _with_names(asked)
+    check_regexes(store, wanted)
+    condition = compiled(store, wanted)
+    return condition.sql, {**condition.parameters, **asked.range.parameters(now_s)}
+
+
+def _with_names(asked: Asked) -> Filter:
+    comparisons = (Comparison(Intrinsic(name), "=", text) for name, text in asked.texts.items())
+    return And((*comparisons, asked.filter))

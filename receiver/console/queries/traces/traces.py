@@ -1,0 +1,173 @@
+"""Trace queries: find the time range of a trace in the companion table, then read spans in that range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import orjson
+
+from receiver.console.queries.limits import (
+    COMPARED_SPANS_MAX,
+    SHORT_SETTINGS,
+    SPANS_MAX,
+    LimitedLines,
+    within_time,
+)
+from receiver.console.queries.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
+from receiver.console.queries.traces.trace_comparison import differences
+from receiver.console.queries.traces.trace_model import SPAN_IDENTITY, Row, Trace, trace_of
+from receiver.engine.limits import SETTINGS
+from receiver.engine.store import ALL_ROWS, COMPANION, TABLE, Parameters, Store
+from receiver.errors import MalformedBody
+
+_HEX_32 = re.compile(r"[0-9a-f]{32}")
+
+_WHEN = f"""
+SELECT
+    toUnixTimestamp64Nano(if(count() = 0, now64(9) - INTERVAL 1 HOUR, min(Start))),
+    toUnixTimestamp64Nano(if(count() = 0, now64(9), max(End)))
+FROM {COMPANION}
+PREWHERE TraceId = {{trace_id:String}}
+{SHORT_SETTINGS}
+"""  # noqa: S608 - the table's name is a constant
+_FROM = f"""
+FROM {TABLE}
+PREWHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND TraceId = {{trace_id:String}}
+"""
+_SPANS = f"""
+SELECT *
+{_FROM}
+ORDER BY Timestamp, SpanId
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+_GROUP = ", ".join(f"toString({column})" for column in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS))
+_GROUPED = f"""
+SELECT *
+{_FROM}
+ORDER BY {_GROUP}, Timestamp, SpanId
+LIMIT 1 BY {", ".join(SPAN_IDENTITY)}
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+_SINGLE_SPAN = f"""
+SELECT *
+{_FROM}
+  AND SpanId = {{span_id:String}}
+ORDER BY Timestamp
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+_HIDDEN = f"""
+SELECT 1
+{_FROM}
+  AND ProjectId NOT IN {{projects:Array(String)}}
+LIMIT {{limit:UInt64}}
+{SHORT_SETTINGS}, {ALL_ROWS}
+"""
+_OUTLINE = f"""
+SELECT {", ".join(SPAN_IDENTITY)}, StatusCode, StatusMessage, ProjectId, DeploymentId
+{_FROM}
+ORDER BY Timestamp, SpanId
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+
+
+def trace(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:
+    """Return the spans of a trace by start time, one JSON object a line. An unknown trace has no lines."""
+    return LimitedLines(_lines(store, _SPANS, trace_id, spans_max), spans_max)
+
+
+def outline(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:
+    """Return the columns of each span that its place in a waterfall depends on, one JSON object a line."""
+    return LimitedLines(_lines(store, _OUTLINE, trace_id, spans_max), spans_max)
+
+
+def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
+    """Return every stored column of one span, as one JSON object; no line if the span is not stored."""
+    return LimitedLines(_lines(store, _SINGLE_SPAN, trace_id, 1, {"span_id": span_id}), 1)
+
+
+def hides_spans(store: Store, trace_id: str, projects: Sequence[str]) -> bool:
+    """Return whether the trace has spans outside the projects of a caller; without projects, it has none."""
+    return bool(projects) and any(_lines(store, _HIDDEN, trace_id, 0, {"projects": list(projects)}))
+
+
+def trace_otlp(store: Store, trace_id: str, form: OtlpFormat, spans_max: int = SPANS_MAX) -> Iterator[bytes]:
+    """Return the trace as one `TracesData` without copies of spans, in pieces; none for an unknown trace.
+
+    Raises for a trace with more spans than the maximum, because OTLP cannot express that spans are missing.
+    """
+    # The first row is read before a byte is written: an unknown trace has to yield nothing.
+    rows = rows_of(_lines(store, _GROUPED, trace_id, spans_max))
+    first = next(rows, None)
+    if first is not None:
+        yield from encoded(_at_most(chain([first], rows), spans_max), form)
+
+
+def comparison(
+    store: Store, trace_id: str, other_id: str, spans_max: int = COMPARED_SPANS_MAX
+) -> Iterator[bytes]:
+    """Return the differences of two traces, one JSON object a line. No lines if either trace is unknown."""
+    first, second = (_outline_tree(store, each, spans_max) for each in (trace_id, other_id))
+    if first and second:
+        for difference in differences(first, second):
+            yield orjson.dumps(difference) + b"\n"
+
+
+def compared_trace(rows: Sequence[Row], spans_max: int = COMPARED_SPANS_MAX) -> Trace:
+    """Return the trace of at least one row of `outline`. Raises for too many to compare."""
+    if len(rows) > spans_max:
+        raise MalformedBody(
+            f"a trace has over {spans_max} spans; expected two smaller traces to compare", field="trace_id"
+        )
+    return trace_of(rows)
+
+
+def group_of(row: Row) -> list[str]:
+    """Return the key that brings rows of one resource and scope together."""
+    return [str(row[column]) for column in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS)]
+
+
+def normalized_trace_id(trace_id: str) -> str:
+    """Return a trace id in lower case without the dashes of a UUID."""
+    # Tools show ids in capitals or as a UUID.
+    plain = trace_id.strip().lower().replace("-", "")
+    if not _HEX_32.fullmatch(plain):
+        raise MalformedBody(f"trace id has {len(plain)} characters; expected 32 hex digits", field="trace_id")
+    return plain
+
+
+def _lines(
+    store: Store, statement: str, trace_id: str, spans_max: int, more: Parameters | None = None
+) -> Iterator[bytes]:
+    """Yield at most a line more than the maximum, which shows that the trace has more spans."""
+    parameters: Parameters = {"trace_id": normalized_trace_id(trace_id), **(more or {})}
+    # The table is not sorted by trace id, so without a time range this would read all of it. The spans of an
+    # unknown trace are looked up, too, in the last hour: an answer that came sooner would tell users with
+    # limited projects which traces of other projects exist.
+    from_ns, to_ns = store.rows(_WHEN, parameters)[0]
+    bounds = {"from_ns": from_ns, "to_ns": to_ns, "limit": spans_max + 1}
+    yield from within_time(store.lines(statement, {**parameters, **bounds}))
+
+
+def rows_of(pieces: Iterable[bytes]) -> Iterator[Row]:
+    """Yield the objects of an answer in lines."""
+    return (orjson.loads(line) for piece in pieces for line in piece.splitlines())
+
+
+def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
+    for place, row in enumerate(rows):
+        if place == spans_max:
+            raise MalformedBody(f"the trace has over {spans_max} spans, too many for OTLP", field="trace_id")
+        yield row
+
+
+def _outline_tree(store: Store, trace_id: str, spans_max: int) -> Trace | None:
+    rows = list(rows_of(_lines(store, _OUTLINE, trace_id, spans_max)))
+    return compared_trace(rows, spans_max) if rows else None

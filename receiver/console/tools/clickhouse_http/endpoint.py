@@ -1,0 +1,196 @@
+"""ClickHouse's HTTP interface: a statement in, its answer out in the format of the client.
+
+    GET  /ping                                  whether the endpoint answers; without a token
+    GET  /?query=SELECT …                       a statement in the URL
+    POST /?param_name=value&default_format=CSV  a statement in the body
+
+The token is the password of any user: in X-ClickHouse-Key, in Basic authentication, in the parameter
+`password`, or as bearer token.
+
+Invariant: a statement passes the guard of SQL, with the limits, the queue and the log line of the API. An
+    answer that fails after its first bytes ends with the error, and lacks its last chunk.
+Never: logs a URL, which may hold the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from secrets import token_hex
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from receiver.console.api.access import CALLER, Caller
+from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.responses import Handler, add_security_headers, read_whole, send
+from receiver.console.api.routes import Api
+from receiver.console.api.sql import audited, next_piece, timely
+from receiver.console.queries.raw_sql.client_statement import answer
+from receiver.console.queries.raw_sql.statement import QUERY_CHARS_MAX
+from receiver.console.tools.clickhouse_http.errors import (
+    BAD_ARGUMENTS,
+    NOT_AUTHENTICATED,
+    NOT_IMPLEMENTED,
+    READONLY,
+    TOO_LARGE,
+    ClientError,
+    answer_to,
+    exception_block,
+)
+from receiver.console.tools.clickhouse_http.formats import CONTENT_TYPES
+from receiver.console.tools.clickhouse_http.parameters import READ_ONLY, check_read_only, statement_of
+from receiver.errors import ReceiverError
+from receiver.http.origin import OriginCheck
+
+BODY_BYTES_MAX: Final = 256 * 1024
+"""Maximum size of a body; a statement has to be shorter still."""
+NO_SUCH_PATH: Final = "the endpoint has no such path or method; expected GET or POST of /, or GET of /ping"
+OK: Final = "Ok.\n"
+DISPLAY_NAME: Final = "trace-drain"
+_ID_CHARS_MAX: Final = 128
+_OWNER: Final = Caller("(clickhouse_token)", "operator", "token")
+_BASIC: Final = b"basic"
+_BEARER: Final = b"bearer"
+
+
+class ClickHouseEndpoint:
+    """The routes, over the store, the queues and the threads of the API."""
+
+    def __init__(self, api: Api, token: Callable[[], str], database: str) -> None:
+        """`token`: called for each request, because a reload may change it. `database`: of our tables."""
+        self._api = api
+        self._token = token
+        self._database = database
+
+    def application(self) -> web.Application:
+        """Return the application of the port."""
+        origin = OriginCheck("clickhouse", self._api.hosts)
+        application = web.Application(
+            middlewares=[origin.middleware, _map_errors], client_max_size=BODY_BYTES_MAX
+        )
+        application.router.add_get("/ping", _ping)
+        application.router.add_get("/", self._query, allow_head=False)
+        application.router.add_post("/", self._query)
+        application.on_response_prepare.append(add_security_headers)
+        return application
+
+    async def _query(self, request: web.Request) -> web.StreamResponse:
+        self._check_token(request)
+        # The token belongs to no user: its statements read the spans of all projects.
+        request[CALLER] = _OWNER
+        check_read_only(request.query.get("query", ""))
+        body = await _body_of(request)
+        if request.method == hdrs.METH_GET and "query" not in request.query:
+            return await _ping(request)
+        if len(set(request.query)) != len(request.query):
+            raise ClientError("a parameter of the URL is repeated; expected each once", BAD_ARGUMENTS)
+        default_format = request.headers.get("X-ClickHouse-Format", "")
+        asked = statement_of(request.query, body, default_format, self._database)
+        headers = {
+            "X-ClickHouse-Format": asked.form,
+            "X-ClickHouse-Query-Id": _query_id_of(request),
+            "X-ClickHouse-Server-Display-Name": DISPLAY_NAME,
+            "X-ClickHouse-Timezone": "UTC",
+            "X-ClickHouse-Exception-Tag": (tag := token_hex(8)),
+        }
+        query = partial(answer, self._api.store, asked)
+        queue = self._api.queues.clickhouse
+        began_ns = time.monotonic_ns()
+        async with audited(request, asked.digest), self._api.stream(request, queue, query) as pieces:
+            first, rest = await next_piece(pieces) or b"", timely(pieces)
+            headers["X-ClickHouse-Summary"] = f'{{"elapsed_ns":"{time.monotonic_ns() - began_ns}"}}'
+            streamed = StreamedAnswer(
+                CONTENT_TYPES[asked.form], query, no_end, headers, partial(exception_block, tag)
+            )
+            # A failure up to `WHOLE_BYTES_MAX` has a status of its own, and the client reads the error.
+            first, whole = await read_whole(first, rest, streamed)
+            return whole or await send(request, first, rest, streamed)
+
+    def _check_token(self, request: web.Request) -> None:
+        """Raise `ClientError` unless the request has the token, if there is one."""
+        token = self._token().encode()
+        given = [text for text in _passwords_of(request) if text]
+        # Each is compared, so that the time does not depend on where a client sends it.
+        is_known = any([hmac.compare_digest(token, text) for text in given])  # noqa: C419 - as above
+        if token and (not is_known or _has_repeated_credentials(request)):
+            status = HTTPStatus.FORBIDDEN if given else HTTPStatus.UNAUTHORIZED
+            raise ClientError(
+                "the password is missing or wrong; expected api.clickhouse_token", NOT_AUTHENTICATED, status
+            )
+
+
+@web.middleware
+async def _map_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error in ClickHouse's form."""
+    try:
+        return await handler(request)
+    except web.HTTPException as refusal:
+        error = ClientError(NO_SUCH_PATH, BAD_ARGUMENTS, refusal.status)
+    except ReceiverError as refused:
+        return answer_to(refused)
+    return answer_to(error)
+
+
+async def _ping(_request: web.Request) -> web.Response:
+    return web.Response(text=OK, content_type="text/html", charset="UTF-8")
+
+
+async def _body_of(request: web.Request) -> str:
+    if request.content_type.startswith("multipart/"):
+        raise ClientError(
+            "external tables are not supported; expected a statement in the body", NOT_IMPLEMENTED
+        )
+    content = bytearray()
+    async for piece in request.content.iter_any():
+        content += piece
+        if len(content) > BODY_BYTES_MAX:
+            _check_rows(request, content)
+            raise ClientError(f"the body is over {BODY_BYTES_MAX} bytes; expected a statement", TOO_LARGE)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        _check_rows(request, content)
+        raise ClientError("the body is not UTF-8; expected a statement", BAD_ARGUMENTS) from error
+
+
+def _check_rows(request: web.Request, content: bytearray) -> None:
+    """Raise `ClientError` if a body that is no statement is an INSERT with its rows."""
+    # Clients compress rows only.
+    if hdrs.CONTENT_ENCODING in request.headers:
+        raise ClientError(READ_ONLY, READONLY)
+    # Without the rows, which may have any bytes.
+    check_read_only(content[:QUERY_CHARS_MAX].decode(errors="replace"))
+
+
+def _query_id_of(request: web.Request) -> str:
+    """Return the id that the client has given to its query, if a header can carry it, or a new one."""
+    given = request.query.get("query_id", "")
+    is_usable = given.isascii() and given.isprintable() and len(given) <= _ID_CHARS_MAX
+    return given if given and is_usable else token_hex(16)
+
+
+def _has_repeated_credentials(request: web.Request) -> bool:
+    """Return whether a password is repeated. A proxy in front may check one, and this receiver the other."""
+    headers = (request.headers.getall(name, ()) for name in (hdrs.AUTHORIZATION, "X-ClickHouse-Key"))
+    return any(len(values) > 1 for values in (*headers, request.query.getall("password", ())))
+
+
+def _passwords_of(request: web.Request) -> Iterator[bytes]:
+    """Yield what the request has where clients send a password."""
+    # aiohttp decodes headers with surrogates.
+    authorization = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="surrogateescape")
+    yield request.headers.get("X-ClickHouse-Key", "").encode(errors="surrogateescape")
+    yield request.query.get("password", "").encode(errors="surrogateescape")
+    scheme, _, credentials = authorization.partition(b" ")
+    if scheme.lower() == _BEARER:
+        yield credentials
+    if scheme.lower() == _BASIC:
+        with suppress(Base64Error):
+            yield b64decode(credentials).partition(b":")[2]

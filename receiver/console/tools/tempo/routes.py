@@ -1,0 +1,176 @@
+"""Routes of Tempo's HTTP API below `/tempo`.
+
+    GET /tempo/api/echo, /api/status/buildinfo       whether Tempo answers, and its version
+    GET /tempo/api/v2/traces/{id}, /api/traces/{id}  a trace in protobuf
+    GET /tempo/api/search?q=&limit=&spss=&start=     traces that match a query in TraceQL
+    GET /tempo/api/v2/search/tags?scope=             names of tags by scope; without `v2`: as one list
+    GET /tempo/api/v2/search/tag/{tag}/values?q=     values of a tag, with their types; without `v2`: texts
+
+Invariant: a query becomes a filter tree, which is compiled to SQL with parameters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.responses import Handler, whole_json
+from receiver.console.api.routes import Api
+from receiver.console.api.tools import TRACES_MAX, in_form, instant_s, limit_of, time_range, trace_id_of
+from receiver.console.queries.filters.traceql import parse_traceql
+from receiver.console.queries.limits import NAMES_DEFAULT
+from receiver.console.queries.names import Bounds
+from receiver.console.queries.search import SearchQuery
+from receiver.console.queries.traces.otlp import OtlpFormat
+from receiver.console.queries.traces.traces import trace_otlp
+from receiver.console.tools.tempo.search import search_answer
+from receiver.console.tools.tempo.tags import parse_tag, tag_names, tag_value_texts, typed_value
+from receiver.engine.store import Store
+from receiver.errors import MalformedBody
+from receiver.time_range import TimeRange
+
+PREFIX: Final = "/tempo/api"
+VERSION: Final = "2.8.0"
+"""Version of Tempo whose API this is; Grafana decides by it which requests it sends."""
+PROTOBUF: Final = "application/protobuf"
+TRACES_DEFAULT: Final = 20
+SPANS_DEFAULT: Final = 3
+SPANS_MAX: Final = 100
+"""Maximum number of matching spans that are shown of each trace."""
+_TRACE_FIELD: Final = b"\x0a"
+"""Tag of the field `trace` of `TraceByIDResponse`: number 1, with a length."""
+_OLDER_SEARCH: Final = ("tags", "minDuration", "maxDuration")
+
+
+class TempoRoutes:
+    """Handlers of Tempo's routes."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes to the router of the API."""
+        handlers: dict[str, Handler] = {
+            "/echo": _echo,
+            "/status/buildinfo": _version,
+            "/traces/{id}": self._trace,
+            "/v2/traces/{id}": self._trace_response,
+            "/search": self._search,
+            "/search/tags": self._tag_names,
+            "/v2/search/tags": self._tag_scopes,
+            "/search/tag/{tag}/values": self._tag_texts,
+            "/v2/search/tag/{tag}/values": self._tag_values,
+        }
+        for path, handler in handlers.items():
+            router.add_get(f"{PREFIX}{path}", in_form(handler, error_text, "q"))
+
+    async def _trace(self, request: web.Request) -> web.StreamResponse:
+        trace_id = trace_id_of(request.match_info["id"])
+        # A `Trace` of Tempo has the fields of a `TracesData`.
+        pieces = partial(trace_otlp, self._api.store, trace_id, OtlpFormat.PROTOBUF)
+        return await self._api.of_trace(request, StreamedAnswer(PROTOBUF, pieces, no_end))
+
+    async def _trace_response(self, request: web.Request) -> web.StreamResponse:
+        trace_id = trace_id_of(request.match_info["id"])
+        pieces = partial(_trace_responses, self._api.store, trace_id)
+        return await self._api.of_trace(request, StreamedAnswer(PROTOBUF, pieces, no_end))
+
+    async def _search(self, request: web.Request) -> web.StreamResponse:
+        now_s, query = time.time(), request.query
+        if any(name in query for name in _OLDER_SEARCH):
+            raise MalformedBody(
+                "a search by tags is not supported; expected q, a query in TraceQL", field="tags"
+            )
+        wanted = SearchQuery(
+            parse_traceql(query.get("q", "")),
+            _range(query, now_s),
+            limit_of(query, "limit", TRACES_DEFAULT, TRACES_MAX),
+        )
+        spans_max = limit_of(query, "spss", SPANS_DEFAULT, SPANS_MAX)
+        return await self._api.document(
+            request,
+            self._api.queues.heavy,
+            lambda: iter((search_answer(self._api.store, wanted, now_s, spans_max),)),
+        )
+
+    async def _tag_names(self, request: web.Request) -> web.StreamResponse:
+        find = self._names_query(request)
+        return await self._suggested(
+            request,
+            lambda: {"tagNames": list(dict.fromkeys(name for names in find().values() for name in names))},
+        )
+
+    async def _tag_scopes(self, request: web.Request) -> web.StreamResponse:
+        find = self._names_query(request)
+        return await self._suggested(
+            request, lambda: {"scopes": [{"name": name, "tags": tags} for name, tags in find().items()]}
+        )
+
+    def _names_query(self, request: web.Request) -> Callable[[], dict[str, list[str]]]:
+        now_s = time.time()
+        scope = request.query.get("scope", "")
+        return partial(tag_names, self._api.store, _bounds(request.query, now_s), now_s, scope)
+
+    async def _tag_texts(self, request: web.Request) -> web.StreamResponse:
+        _, find = self._values_query(request)
+        return await self._suggested(request, lambda: {"tagValues": list(find())})
+
+    async def _tag_values(self, request: web.Request) -> web.StreamResponse:
+        typed, find = self._values_query(request)
+        return await self._suggested(request, lambda: {"tagValues": list(map(typed, find()))})
+
+    def _values_query(
+        self, request: web.Request
+    ) -> tuple[Callable[[str], dict[str, str]], Callable[[], Iterator[str]]]:
+        now_s = time.time()
+        tag = parse_tag(request.match_info["tag"])
+        bounds, query = _bounds(request.query, now_s), request.query.get("q", "")
+        return partial(typed_value, tag), partial(tag_value_texts, self._api.store, tag, bounds, now_s, query)
+
+    async def _suggested(self, request: web.Request, build: Callable[[], object]) -> web.StreamResponse:
+        return await self._api.document(
+            request, self._api.queues.heavy, lambda: iter((orjson.dumps(build()),))
+        )
+
+
+def error_text(_status: int, message: str) -> tuple[bytes, str]:
+    """Return an error as Tempo answers it: its text alone."""
+    return message.encode(), "text/plain; charset=utf-8"
+
+
+async def _echo(_request: web.Request) -> web.Response:
+    return web.Response(text="echo")
+
+
+async def _version(_request: web.Request) -> web.Response:
+    return whole_json(
+        200, {"version": VERSION, "revision": "", "branch": "", "buildDate": "", "buildUser": ""}
+    )
+
+
+def _range(query: Mapping[str, str], now_s: float) -> TimeRange:
+    return time_range(instant_s(query, "start", 1), instant_s(query, "end", 1), now_s)
+
+
+def _bounds(query: Mapping[str, str], now_s: float) -> Bounds:
+    return Bounds(_range(query, now_s), limit_of(query, "limit", NAMES_DEFAULT))
+
+
+def _trace_responses(store: Store, trace_id: str) -> Iterator[bytes]:
+    """Yield a `TraceByIDResponse` for each part of the trace: together they decode as one with all parts."""
+    for piece in trace_otlp(store, trace_id, OtlpFormat.PROTOBUF):
+        yield _TRACE_FIELD + _varint(len(piece)) + piece
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])

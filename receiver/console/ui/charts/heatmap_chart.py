@@ -1,0 +1,112 @@
+"""Drawing of a heatmap as SVG, with a link for each cell and for each second lower bound."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from markupsafe import Markup
+
+from receiver.console.ui import numbers
+from receiver.console.ui.charts.heatmap import NS_PER_MS, Cell, Heatmap, selection_of
+from receiver.console.ui.charts.svg import tag
+from receiver.console.ui.view import View
+
+SHADES = 5
+"""Number of colours, from few spans to many."""
+WIDTH: Final = 720
+LABELS_WIDTH: Final = 72
+ROW_HEIGHT: Final = 12
+_SELECTION: Final = re.compile(r"duration>=(\d+(?:\.\d+)?)ms(?: duration<(\d+(?:\.\d+)?)ms)?")
+
+
+class Chart:
+    """A heatmap on a page."""
+
+    def __init__(self, found: Heatmap, view: View, text: str, selection: str) -> None:
+        """`text` is the filter of all spans of the heatmap. Rows outside of `selection` are drawn fainter."""
+        self._found = found
+        self._view = view
+        self._text = text
+        self._height = ROW_HEIGHT * (len(found.bounds_ns) - 1)
+        self._cell_width = (WIDTH - LABELS_WIDTH) / found.timeline.count
+        self._most = max(cell.spans for cell in found.cells)
+        self._low_ms, self._high_ms = _bounds_of(selection)
+
+    def drawn(self) -> Markup:
+        """Return the chart. Its `data` attributes are for the script that draws a selection."""
+        timeline, times = self._found.timeline, self._view.times
+        axis = [
+            tag("text", times["since"][11:16], x=LABELS_WIDTH, y=self._height + 16, class_="axis"),
+            tag("text", times["until"][11:16], x=WIDTH, y=self._height + 16, class_="axis end"),
+        ]
+        return tag(
+            "svg",
+            # Every second bound, because two lines of text would overlap.
+            *(self._label(row) for row in range(0, len(self._found.bounds_ns) - 1, 2)),
+            *(self._cell(cell) for cell in self._found.cells),
+            *axis,
+            class_="chart heatmap",
+            id="heatmap",
+            role="group",
+            aria_label="Spans by time and duration",
+            viewBox=f"0 0 {WIDTH} {self._height + 20}",
+            data_left=LABELS_WIDTH,
+            data_width=WIDTH,
+            data_height=self._height,
+            data_columns=timeline.count,
+            data_begin=timeline.begin_s,
+            data_step=timeline.step_s,
+            data_since=times["since"],
+            data_until=times["until"],
+            data_bounds=self._found.bounds,
+        )
+
+    def _label(self, row: int) -> Markup:
+        low_ns = self._found.bounds_ns[row]
+        text = f"≥ {numbers.duration(low_ns / NS_PER_MS)}"
+        return tag(
+            "a",
+            tag("text", text, x=0, y=self._height - row * ROW_HEIGHT - 2, class_="axis"),
+            href=self._view.link("/search", filter=self._text, selection=selection_of(low_ns)),
+        )
+
+    def _cell(self, cell: Cell) -> Markup:
+        x = LABELS_WIDTH + cell.column * self._cell_width
+        y = self._height - (cell.row + 1) * ROW_HEIGHT
+        # Logarithmic, so that few slow spans are visible beside many fast spans.
+        shade = -(-SHADES * cell.spans.bit_length() // self._most.bit_length())
+        is_outside = not self._low_ms <= cell.low_ns / NS_PER_MS < self._high_ms
+        width = self._cell_width - 1
+        kind = f"heat{shade} outside" if is_outside else f"heat{shade}"
+        failed = tag("rect", x=x, y=y + ROW_HEIGHT - 4, width=width, height=3, class_="bar error")
+        return tag(
+            "a",
+            tag("title", _title(cell)),
+            tag("rect", x=x, y=y, width=width, height=ROW_HEIGHT - 1, class_=kind),
+            *([failed] if cell.errors else []),
+            href=self._view.link(
+                "/search",
+                filter=self._text,
+                selection=cell.selection,
+                since=cell.since,
+                until=cell.until,
+            ),
+            # The table of the numbers has the same links in an order that a keyboard can follow.
+            tabindex=-1,
+        )
+
+
+def _title(cell: Cell) -> str:
+    noun = "span" if cell.spans == 1 else "spans"
+    low = numbers.duration(cell.low_ns / NS_PER_MS)
+    text = f"{numbers.count(cell.spans)} {noun} from {cell.since[11:19]}, ≥ {low}"
+    return f"{text}, {numbers.count(cell.errors)} failed" if cell.errors else text
+
+
+def _bounds_of(selection: str) -> tuple[float, float]:
+    """Return the durations of a selection in milliseconds; all durations if it has other terms."""
+    match = _SELECTION.fullmatch(selection)
+    if match is None:
+        return 0.0, float("inf")
+    return float(match[1]), float(match[2] or "inf")

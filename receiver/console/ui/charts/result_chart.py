@@ -1,0 +1,120 @@
+"""Chart of the answer to a SQL statement: lines over time, or a bar for each row.
+
+The first column decides: times with numbers beside them are lines, texts with one column of numbers are bars.
+Other answers have no chart, and neither have those with negative numbers, because both charts begin at zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from receiver.console.api.source import Row, SqlAnswer
+from receiver.console.queries.raw_sql.statement import Column
+from receiver.console.ui.charts.svg import Axes, Series, line_chart
+from receiver.console.ui.numbers import parsed
+
+HUES: Final = (0, 3, 4, 5, 7, 6)
+"""Numbers of the colours of the lines in the style sheet, without green and red, which have a meaning."""
+BARS_MAX = 40
+"""Rows that are drawn as bars."""
+_WRAPPED: Final = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
+_NUMBER: Final = re.compile(r"(?:U?Int|Float)\d+|Decimal.*|BFloat16")
+_TIME: Final = re.compile(r"Date(?:32)?|DateTime(?:64)?(?:\(.*\))?")
+
+
+_TEXT: Final = re.compile(r"String|FixedString\(.*\)|Enum.*")
+
+
+class Bar(NamedTuple):
+    """A row as a bar."""
+
+    name: str
+    value: float
+    share: float
+    """Of the largest value."""
+
+
+class ResultChart(NamedTuple):
+    """A chart, as lines or as bars."""
+
+    lines: Markup | None
+    legend: Sequence[tuple[str, str]]
+    """Name and class of each line."""
+    bars: Sequence[Bar]
+    left_out: int
+    """Number of lines or bars that are not drawn."""
+
+
+def plain_type(kind: str) -> str:
+    """Return a type without `Nullable` and `LowCardinality`."""
+    while match := _WRAPPED.fullmatch(kind):
+        kind = match[1]
+    return kind
+
+
+def is_number(column: Column) -> bool:
+    """Return whether the column has numbers."""
+    return _NUMBER.fullmatch(plain_type(column.type)) is not None
+
+
+def is_time(column: Column) -> bool:
+    """Return whether the column has dates or times."""
+    return _TIME.fullmatch(plain_type(column.type)) is not None
+
+
+def result_chart(answer: SqlAnswer) -> ResultChart | None:
+    """Return the chart of an answer; `None` if it has none."""
+    if not answer.columns or not answer.rows:
+        return None
+    first, *numbers = answer.columns
+    if not numbers or not all(map(is_number, numbers)):
+        return None
+    if any((row[column.name] or 0) < 0 for row in answer.rows for column in numbers):
+        return None
+    if is_time(first):
+        return _lines(answer.rows, first, numbers)
+    if _TEXT.fullmatch(plain_type(first.type)) and len(numbers) == 1:
+        return _bars(answer.rows, first, numbers[0])
+    return None
+
+
+def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> ResultChart | None:
+    dated = sorted(
+        ((parsed(row[first.name]), row) for row in rows if row[first.name] is not None),
+        key=lambda pair: pair[0],
+    )
+    if not dated:
+        return None
+    begin, end = dated[0][0], dated[-1][0]
+    places = _places([at for at, _ in dated])
+    series = [
+        Series(column.name, [row[column.name] for _, row in dated], f"hue{hue}", places)
+        for hue, column in zip(HUES, numbers, strict=False)
+    ]
+    largest = max((value for line in series for value in line.values if value is not None), default=0)
+    title = f"{', '.join(line.name for line in series)} by {first.name}"
+    axes = Axes(f"{largest:,.6g}", f"{begin:%Y-%m-%d %H:%M:%S}", f"{end:%Y-%m-%d %H:%M:%S}")
+    chart = line_chart(title, series, axes)
+    return ResultChart(chart, [(line.name, line.kind) for line in series], (), len(numbers) - len(series))
+
+
+def _places(times: Sequence[datetime]) -> list[float]:
+    """Return the places of times, between 0 and one less than their number."""
+    length_s = (times[-1] - times[0]).total_seconds()
+    return [(at - times[0]).total_seconds() / (length_s or 1) * (len(times) - 1) for at in times]
+
+
+def _bars(rows: Sequence[Row], first: Column, number: Column) -> ResultChart | None:
+    pairs: list[tuple[Any, float]] = [
+        (row[first.name], row[number.name]) for row in rows if row[number.name] is not None
+    ]
+    largest = max((value for _, value in pairs), default=0) or 1
+    bars = [
+        Bar("NULL" if name is None else str(name), value, value / largest) for name, value in pairs[:BARS_MAX]
+    ]
+    return ResultChart(None, (), bars, len(pairs) - len(bars)) if bars else None

@@ -1,0 +1,58 @@
+"""Intervals of a page's time range: their length, and rows of `red` placed in them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from receiver.console.api.source import Row
+from receiver.console.ui.charts.svg import Number
+from receiver.console.ui.numbers import parsed
+from receiver.console.ui.view import View
+
+INTERVALS_MAX = 60
+"""Maximum number of intervals of a chart or sparkline."""
+_STEPS_S: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
+"""Lengths of an interval that a reader can add up."""
+
+
+class Timeline:
+    """The intervals of a time range, on whole multiples of their length."""
+
+    def __init__(self, view: View) -> None:
+        self.step_s = next(
+            (step for step in _STEPS_S if view.seconds / step <= INTERVALS_MAX), _days(view.seconds)
+        )
+        self.begin_s = int(view.begin_s) // self.step_s * self.step_s
+        self.count = max(1, -(-int(view.end_s - self.begin_s) // self.step_s))
+
+    @property
+    def every(self) -> str:
+        """Return the length as a parameter of a question."""
+        return f"{self.step_s}s"
+
+    def place(self, at: str) -> float:
+        """Return the position of a time: the number of intervals from the start of the range."""
+        return (parsed(at).timestamp() - self.begin_s) / self.step_s
+
+    def values(self, rows: Iterable[Row], field: str, missing: Number = 0.0) -> list[Number]:
+        """Return the field of each interval's row; `missing` for an interval without a row."""
+        values = [missing] * self.count
+        for row in rows:
+            place = int(self.place(row["start"]))
+            if 0 <= place < self.count:
+                values[place] = row[field]
+        return values
+
+    def values_by_group(self, rows: Iterable[Row], field: str) -> defaultdict[str, list[Number]]:
+        """Return the values of each group; zeros for a group without a row."""
+        rows_of_group: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            rows_of_group[row["group"]].append(row)
+        values = {group: self.values(found, field) for group, found in rows_of_group.items()}
+        return defaultdict(lambda: [0.0] * self.count, values)
+
+
+def _days(seconds: float) -> int:
+    return -(-int(seconds) // (86_400 * INTERVALS_MAX)) * 86_400

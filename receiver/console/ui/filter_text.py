@@ -1,0 +1,67 @@
+"""Text of a filter on a page: joined and shortened filters, and the place of an error."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from receiver.console.queries.filters.filter import FIELD_COMPLETIONS, INTRINSICS, WORDS
+from receiver.console.queries.filters.filter_forms import parse_any_form
+from receiver.console.queries.filters.filter_json import is_json
+from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.errors import InvalidFilter
+
+_OR: Final = re.compile(r"\bOR\b", re.IGNORECASE)
+_OR_NOT: Final = re.compile(r"\b(OR|NOT)\b", re.IGNORECASE)
+
+
+def known_terms() -> str:
+    """Return each field with its operator, and the values of fields that have few, for completion."""
+    values = [f"{name}={word}" for name in ("status", "kind") for word in WORDS[INTRINSICS[name]]]
+    return " ".join([*FIELD_COMPLETIONS.values(), *values])
+
+
+def all_of(*parts: str) -> str:
+    """Return a filter that matches what all these filters match. Empty filters match everything."""
+    given = [part for part in parts if part]
+    if len(given) == 1:
+        return given[0]
+    if any(_has_spansets(part) for part in given):
+        return " && ".join(f"({part})" if _has_spansets(part) else f"{{{part}}}" for part in given)
+    # Terms side by side bind more tightly than OR.
+    return " ".join(f"({part})" if _OR.search(part) else part for part in given)
+
+
+def _has_spansets(text: str) -> bool:
+    return text.lstrip("-( ").startswith("{") and not is_json(text)
+
+
+def without_term(text: str, removed: str) -> str | None:
+    """Return the filter without one of its terms; `None` if it does not have this term, or has OR or NOT."""
+    if _OR_NOT.search(text):
+        return None
+    # A reader types most values without quotation marks.
+    for spelled in (removed, removed.replace('"', "")):
+        before, found, after = f" {text} ".partition(f" {spelled} ")
+        if found:
+            return f"{before.strip()} {after.strip()}".strip()
+    return None
+
+
+def is_about_spans(text: str) -> bool:
+    """Return whether the filter is a condition on spans, not on traces. Raises if it is not valid."""
+    parse_any_form(text)
+    try:
+        parse_filter(text)
+    except InvalidFilter:
+        return False
+    return True
+
+
+def error_column(text: str) -> int:
+    """Return the column of the error in a filter, from 1; 0 if it has no error or its error has no column."""
+    try:
+        parse_any_form(text)
+    except InvalidFilter as error:
+        return error.column
+    return 0

@@ -1,0 +1,68 @@
+"""Numbers, durations and times as the pages write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+
+from receiver import sizes
+from receiver.sizes import duration_text
+
+percent: Final = sizes.percent
+
+
+def count(number: float) -> str:
+    """Return a count with separators of thousands: `12,400`."""
+    return f"{number:,.0f}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return a duration: `290 ms`, `1.21 s`, `2.5 min`."""
+    return "–" if milliseconds is None else duration_text(milliseconds * 1e6)
+
+
+def change(ratio: float | None) -> str:
+    """Return a relative change with its sign: `+38 %`, `−12 %`."""
+    if ratio is None:
+        return "–"
+    hundredths = round(ratio * 100)
+    return f"{hundredths:+,} %".replace("-", "−") if hundredths else "0 %"
+
+
+def per_minute(number: float, seconds: float) -> str:
+    """Return a rate, of which less than one a minute is by the hour or day: `1,240/min`, `1.5/h`, `0.2/d`."""
+    rate, unit = number * 60 / seconds if seconds else 0.0, "min"
+    for factor, longer in ((60, "h"), (24, "d")):
+        if 0 < rate < 1:
+            rate, unit = rate * factor, longer
+    return f"{rate:,.0f}/{unit}" if rate >= 10 or not rate else f"{rate:.2g}/{unit}"  # noqa: PLR2004
+
+
+def ago(at_s: float, now_s: float) -> str:
+    """Return how long before now a time is: `2 s ago`, `3 h ago`, `in 5 min`."""
+    seconds = now_s - at_s
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        if abs(seconds) >= size:
+            text = f"{abs(seconds) // size:.0f} {unit}"
+            return f"{text} ago" if seconds > 0 else f"in {text}"
+    return "now"
+
+
+def time_tag(text: str, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
+    """Return a `<time>` element in UTC, which the page's script can show in local time."""
+    at = parsed(text).astimezone(UTC)
+    shown = at.strftime(form) + (f".{at.microsecond // 1000:03}" if "%S" in form and at.microsecond else "")
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(at.isoformat(), shown, shown)
+
+
+def parsed(text: str) -> datetime:
+    """Parse a time of an answer, which may have nanoseconds; without an offset it is UTC."""
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def short_id(text: str) -> str:
+    """Return the first 8 characters of a trace id or span id."""
+    return text[:8]

@@ -1,0 +1,238 @@
+"""Check list of a drain: how far its deliveries get, and what to do about the first step that fails.
+
+A received span proves the steps before it. Counters of requests begin at the receiver's start; the
+ledger goes further back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from receiver.console.api.source import Row
+from receiver.console.ui.admin_port import AdminReport
+from receiver.console.ui.numbers import ago
+from receiver.console.ui.pages.receiver import OUTCOMES
+from receiver.console.ui.view import View
+from receiver.errors import ReceiverError, StoreTrouble
+from receiver.settings import Drain, Settings
+from receiver.sizes import counted, size_text
+
+SINCE = "24h"
+"""Age of the oldest span that counts as a proof."""
+AUTHENTICATED = frozenset({"200", "400", "415"})
+"""Answers to requests whose credentials were accepted."""
+
+
+class Check(NamedTuple):
+    """A step of a delivery, and whether any delivery has reached it."""
+
+    name: str
+    state: Literal["done", "failed", "waiting"]
+    text: str
+
+
+class Evidence(NamedTuple):
+    """What is known about the deliveries of a drain."""
+
+    statuses: Mapping[str, float] = {}
+    """Requests by the status of their answer, since the start."""
+    tests: float = 0
+    """Tests of the endpoint."""
+    elsewhere: float = 0
+    """Requests for paths that belong to no drain."""
+    accepted: float = 0
+    """Spans that will be stored, since the start."""
+    unresolved: float = 0
+    """Accepted spans without a project, since the start."""
+    is_admin_port_unavailable: bool = False
+    spans: Mapping[str, int] = {}
+    """Spans of the last 24 hours by the fields of `OUTCOMES`, and `received`."""
+    ledger_trouble: str = ""
+    store_trouble: str = ""
+    newest: Row | None = None
+    """The span that was received last."""
+
+    @property
+    def received(self) -> int:
+        """Return the number of received spans, which proves that deliveries are decoded."""
+        return self.spans.get("received", 0)
+
+
+async def evidence_of(view: View, drain: Drain) -> Evidence:
+    """Return what is known about the deliveries of a drain."""
+    facts = view.facts
+    admin = await facts.in_pool(facts.admin)
+    spans, ledger_trouble = await _ledger_spans(view, drain.name)
+    newest, trouble = None, facts.health().get("store", "")
+    try:
+        if spans["stored"]:
+            newest = await _newest(view)
+    except StoreTrouble as error:
+        trouble = error.label
+    return _requests(admin, drain.name)._replace(
+        spans=spans, ledger_trouble=ledger_trouble, store_trouble=trouble, newest=newest
+    )
+
+
+def _requests(admin: AdminReport | None, drain: str) -> Evidence:
+    if admin is None:
+        return Evidence(is_admin_port_unavailable=True)
+    return Evidence(
+        statuses=admin.by("status", "deliveries_total", drain=drain),
+        tests=admin.total("endpoint_tests_total", drain=drain),
+        elsewhere=admin.total("deliveries_total", drain=""),
+        accepted=admin.total("spans_accepted_total", drain=drain),
+        unresolved=admin.total("spans_unresolved_total", drain=drain),
+    )
+
+
+async def _ledger_spans(view: View, drain: str) -> tuple[Counter[str], str]:
+    """Return the spans of a drain by outcome, and why the ledger cannot be read."""
+    spans: Counter[str] = Counter()
+    try:
+        answer = await view.facts.in_pool(lambda: view.facts.ledger({"since": SINCE, "drain": drain}))
+    except ReceiverError as error:
+        return spans, str(error)
+    for line in answer.lines:
+        spans.update({name: getattr(line, name) for name in ("received", *OUTCOMES)})
+    return spans, ""
+
+
+async def _newest(view: View) -> Row | None:
+    answer = await view.source.ask("tail", {"since": SINCE, "limit": "1"})
+    return answer.rows[0] if answer.rows else None
+
+
+def checks_of(settings: Settings, drain: Drain, evidence: Evidence) -> list[Check]:
+    """Return the steps of a delivery in their order."""
+    return [
+        _reached(drain, evidence),
+        _credentials(drain, evidence),
+        _decoded(settings, drain, evidence),
+        _project(settings, evidence),
+        _stored(evidence),
+        _readable(evidence),
+    ]
+
+
+def verdict(checks: list[Check]) -> Check:
+    """Return the first step that failed, else the first that waits, else that the drain is connected."""
+    failed = [check for check in checks if check.state == "failed"]
+    waiting = [check for check in checks if check.state == "waiting"]
+    return next(iter([*failed, *waiting]), Check("connected", "done", "The drain is connected."))
+
+
+def _reached(drain: Drain, evidence: Evidence) -> Check:
+    requests = sum(evidence.statuses.values()) + evidence.tests
+    if requests or evidence.received:
+        text = f"{counted(requests, 'request')} since the start." if requests else "Before the last start."
+        return Check("Reached", "done", text)
+    if evidence.elsewhere:
+        return Check(
+            "Reached",
+            "failed",
+            f"{counted(evidence.elsewhere, 'request')} had a path of no drain. The path of this "
+            f"drain is {drain.path}: correct the address that the sender uses.",
+        )
+    if evidence.is_admin_port_unavailable:
+        return Check("Reached", "waiting", "Not known: the admin port did not answer.")
+    return Check(
+        "Reached",
+        "waiting",
+        "No request has arrived. Open the address of the endpoint from the sender's machine: it answers 200. "
+        "If it does not, a firewall, a proxy or the name in the address is wrong.",
+    )
+
+
+def _credentials(drain: Drain, evidence: Evidence) -> Check:
+    name = "Signature and token accepted"
+    needed = [*(["token"] if drain.tokens else []), *(["signature"] if drain.signature_header else [])]
+    if evidence.received or AUTHENTICATED & evidence.statuses.keys():
+        return Check(
+            name, "done", f"Checked: {' and '.join(needed)}." if needed else "This drain needs none."
+        )
+    if evidence.statuses.get("401"):
+        headers = [*([drain.header] if drain.tokens else []), *filter(None, [drain.signature_header])]
+        return Check(
+            name,
+            "failed",
+            f"{counted(evidence.statuses['401'], 'request')} refused with 401: a credential is missing or "
+            f"unknown. Let the sender set {' and '.join(headers) or 'no credentials'} as shown here.",
+        )
+    if evidence.statuses.get("403"):
+        return Check(
+            name,
+            "failed",
+            f"{counted(evidence.statuses['403'], 'request')} refused with 403: the signature does not "
+            "match, or the token is that of another path. Give sender and receiver the same secret.",
+        )
+    return Check(name, "waiting", "")
+
+
+def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> Check:
+    name = "Decoded"
+    if evidence.received or evidence.statuses.get("200"):
+        return Check(name, "done", f"{counted(evidence.received, 'span')} in the last 24 hours.")
+    limit = size_text(drain.body_bytes_max or settings.limits.body_bytes_max)
+    causes = {
+        "400": "the body is not OTLP traces. Let the sender use OTLP over HTTP, as JSON or protobuf; the "
+        "receiver's log names the place of the mistake.",
+        "415": "the content type is not supported. Let the sender use application/json or "
+        "application/x-protobuf.",
+        "413": f"the body is larger than {limit}. Let the sender use smaller batches, or raise "
+        "body_bytes_max.",
+        "503": "the receiver was overloaded or its journal full. See the page Receiver.",
+    }
+    for status, cause in causes.items():
+        if number := evidence.statuses.get(status):
+            return Check(name, "failed", f"{counted(number, 'request')} refused with {status}: {cause}")
+    return Check(name, "waiting", "")
+
+
+def _project(settings: Settings, evidence: Evidence) -> Check:
+    name, newest = "Project found", evidence.newest
+    if evidence.accepted > evidence.unresolved or (newest and newest["project"]):
+        return Check(name, "done", f"Newest: {newest['project']}." if newest and newest["project"] else "")
+    if evidence.accepted:
+        places = " or ".join(settings.resolve.project) or f"{settings.resolve.preset}.projectId"
+        return Check(
+            name,
+            "failed",
+            f"No span names its project, so spans are stored without one. Let the sender set {places}, or "
+            "name its attribute in [resolve].",
+        )
+    return Check(name, "waiting", "")
+
+
+def _stored(evidence: Evidence) -> Check:
+    name, spans = "Stored", evidence.spans
+    if stored := spans.get("stored"):
+        return Check(name, "done", f"{counted(stored, 'span')} in the last 24 hours.")
+    if evidence.store_trouble:
+        return Check(
+            name,
+            "failed",
+            f"The store does not accept spans: {evidence.store_trouble}. They stay in the journal meanwhile.",
+        )
+    for outcome, cause in (
+        ("dead", "became dead letters: see the page Receiver."),
+        ("sampled_out", "were sampled out: see [sampling]."),
+        ("rejected", "were rejected: they have no valid trace id or span id."),
+    ):
+        if spans.get(outcome):
+            return Check(name, "failed", f"None yet; {counted(spans[outcome], 'span')} {cause}")
+    # No failure: right after the start the ledger is still being read.
+    text = f"Stored spans are not counted: {evidence.ledger_trouble}." if evidence.ledger_trouble else ""
+    return Check(name, "waiting", text)
+
+
+def _readable(evidence: Evidence) -> Check:
+    if newest := evidence.newest:
+        received = ago(newest["received_ms"] / 1_000, time.time())
+        return Check("Readable", "done", f"{newest['service']} {newest['name']}, received {received}.")
+    if evidence.store_trouble:
+        return Check("Readable", "failed", f"The store does not answer: {evidence.store_trouble}.")
+    return Check("Readable", "waiting", "")

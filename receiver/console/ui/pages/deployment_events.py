@@ -1,0 +1,124 @@
+"""Deployment events on pages: the lines of a build log around its errors, and the requests of a trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from receiver.console.api.source import Row
+from receiver.console.queries.filters.filter_values import attribute_text
+from receiver.console.queries.traces.trace_model import Trace
+from receiver.console.ui.event_refresh import FetchState
+from receiver.console.ui.filter_text import all_of
+from receiver.console.ui.view import View, instant, term
+
+CONTEXT_LINES: Final = 2
+"""Lines of a build log that are shown before and after one with an error."""
+DEPLOYMENTS_MAX: Final = 2
+"""Maximum number of deployments of a trace, those with the most spans, whose events are shown."""
+WAIT_S: Final = 1.0
+"""Time for which the page of a trace waits for a fetch."""
+AROUND_S: Final = 10.0
+"""Time before and after a trace in which events are shown beside it."""
+BUILT_BEFORE_S: Final = 90 * 86_400.0
+"""Age of a build at the time of a trace up to which its log is read."""
+REQUESTS_MAX: Final = 5
+"""Maximum number of request ids of a trace that are looked up."""
+NEAR_MAX: Final = 100
+LOG_LINES_MAX: Final = 1_000
+
+
+class TraceEvents(NamedTuple):
+    """Events beside a trace, of one deployment."""
+
+    deployment: str
+    link: str
+    fetch: FetchState
+    requests: Sequence[Row]
+    """Events of the requests whose ids the spans have."""
+    near: Sequence[Row]
+    """Other events at the time of the trace that are not requests, if a span failed."""
+    build: Sequence[Row]
+    """Lines of the build log around its errors and warnings, if a span failed."""
+
+
+def around_errors(lines: Sequence[Row]) -> list[Row]:
+    """Return the lines with an error or on standard error, where tools warn, and those around each."""
+    shown = {
+        place
+        for error, line in enumerate(lines)
+        if line["is_error"] or line["type"] == "stderr"
+        for place in range(error - CONTEXT_LINES, error + CONTEXT_LINES + 1)
+    }
+    return [line for place, line in enumerate(lines) if place in shown]
+
+
+async def trace_events(view: View, trace_id: str, trace: Trace) -> list[TraceEvents]:
+    """Return the events beside a trace. A deployment without any stored event is left out."""
+    spans = Counter(span.row["DeploymentId"] for span in trace.spans)
+    del spans[""]
+    found = [
+        await _of_deployment(view, trace_id, trace, deployment)
+        for deployment, _ in spans.most_common(DEPLOYMENTS_MAX)
+    ]
+    return [
+        each
+        for each in found
+        if each.fetch.status in {"failed", "running"} or each.requests or each.near or each.build
+    ]
+
+
+async def _of_deployment(view: View, trace_id: str, trace: Trace, deployment: str) -> TraceEvents:
+    begin_s, end_s = trace.start_ns / 1e9, trace.end_ns / 1e9
+    fetch = await view.facts.refresh_events(deployment, WAIT_S, view.projects)
+    times = {"since": instant(begin_s - AROUND_S), "until": instant(end_s + AROUND_S)}
+    near = (await view.ask("deployment-events", deployment=deployment, **times, limit=str(NEAR_MAX))).rows
+    requests = await _requests(view, trace_id, deployment, times) if near else []
+    is_failed = any(span.is_error for span in trace.spans)
+    joined = {row["id"] for row in requests}
+    return TraceEvents(
+        deployment,
+        view.deployment_link(deployment, since=instant(begin_s - 3_600), until=instant(end_s + 3_600)),
+        fetch,
+        requests,
+        [row for row in near if is_failed and row["kind"] != "request" and row["id"] not in joined],
+        await _build_errors(view, deployment, begin_s) if is_failed else [],
+    )
+
+
+async def _requests(view: View, trace_id: str, deployment: str, times: dict[str, str]) -> list[Row]:
+    """Return the events with a request id that a span of the trace has in an attribute."""
+    keys = view.facts.settings.platform.events.request_attributes
+    if not keys:
+        return []
+    has_id = " OR ".join(f"{attribute_text('span', key)} exists" for key in keys)
+    filters = all_of(term("trace", trace_id), has_id)
+    spans = await view.ask("spans", filter=filters, **times, limit=str(NEAR_MAX))
+    ids = dict.fromkeys(
+        _id_in(value) for row in spans.rows for key in keys if (value := row["SpanAttributes"].get(key, ""))
+    )
+    found: dict[str, Row] = {}
+    for request in list(ids)[:REQUESTS_MAX]:
+        answer = await view.ask(
+            "deployment-events", deployment=deployment, request=request, **times, limit=str(NEAR_MAX)
+        )
+        found |= {row["id"]: row for row in answer.rows}
+    return sorted(found.values(), key=lambda row: row["time"])
+
+
+def _id_in(value: str) -> str:
+    """Return the id that an attribute has, which is an array if it is that of a header."""
+    return value.removeprefix('["').removesuffix('"]')
+
+
+async def _build_errors(view: View, deployment: str, begin_s: float) -> list[Row]:
+    answer = await view.ask(
+        "deployment-events",
+        deployment=deployment,
+        kind="build",
+        since=instant(max(0.0, begin_s - BUILT_BEFORE_S)),
+        until=instant(begin_s),
+        limit=str(LOG_LINES_MAX),
+    )
+    return around_errors(answer.rows)

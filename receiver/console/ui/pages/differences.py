@@ -1,0 +1,65 @@
+"""What is different about a selection: values that its spans have more or less often than the rest."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from receiver.console.queries.comparison.shifts import sample_text
+from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.queries.filters.filter_values import attribute_text
+from receiver.console.ui.filter_text import all_of
+from receiver.console.ui.view import View, term
+from receiver.errors import InvalidFilter, MalformedBody
+
+DIFFERENCES_MAX: Final = 12
+"""Maximum number of values on the page, those with the strongest evidence."""
+
+
+class Difference(NamedTuple):
+    """A value with its shares of the selection and of the rest."""
+
+    name: str
+    selection_share: float
+    rest_share: float
+    link: str
+
+
+class Differences(NamedTuple):
+    """What differs between a selection and the rest, and how many spans were sampled for it."""
+
+    found: list[Difference]
+    sample: str
+    """Empty: every span was compared, or nothing differs."""
+
+
+def check(selection: str) -> None:
+    """Raise `InvalidFilter` for a selection that is not a filter of spans."""
+    try:
+        parse_filter(selection)
+    except InvalidFilter as error:
+        raise error.named("selection") from error
+
+
+async def differences(view: View, text: str, selection: str) -> Differences | None:
+    """Return what differs between a selection and the rest of a filter's spans; `None` without a rest."""
+    wanted, against = view.filter(text, selection), view.filter(text)
+    try:
+        answer = await view.ask("shifts", filter=wanted, against=against, limit=str(DIFFERENCES_MAX))
+    except MalformedBody:
+        # One of both sides has no span.
+        return None
+    found = []
+    for row in answer.rows:
+        is_field = row["scope"] == "intrinsic"
+        field = row["key"] if is_field else attribute_text(row["scope"], row["key"])
+        found.append(
+            Difference(
+                f"{row['key']}={row['value']}",
+                row["selection_share"],
+                row["rest_share"],
+                view.link("/search", filter=all_of(text, term(field, row["value"])), selection=selection),
+            )
+        )
+    # The same in every row.
+    samples = [sample_text(row, "selected spans", "other matching spans") for row in answer.rows[:1]]
+    return Differences(found, "".join(samples))

@@ -1,0 +1,64 @@
+"""Page of the search: the traces that match a filter, and their spans by time, duration and field."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from receiver.console.ui.durations import durations
+from receiver.console.ui.filter_text import is_about_spans
+from receiver.console.ui.page import Context
+from receiver.console.ui.pages.differences import check, differences
+from receiver.console.ui.pages.facets import KEYS, facets
+from receiver.console.ui.view import View, instant
+
+TRACES_MAX = 100
+"""Maximum number of traces on a page."""
+SORTS: Final = {"newest": "newest", "duration": "longest", "errors": "most errors", "spans": "most spans"}
+"""Orders of the traces on a page: parameter → label."""
+_KEYS: Final = {"duration": "duration_ms", "errors": "errors", "spans": "spans"}
+WIDER_S = 86_400
+"""Length of the time range in which a search without a result counts the traces that match."""
+
+
+async def build(view: View) -> Context:
+    """Return the traces that match the filter `q` and the selection, and what is known about their spans."""
+    text, selection = view.filter_text, view.query.get("selection", "")
+    sort = view.one_of("sort", SORTS, "newest")
+    # First, so that an error has the column in this text, not in the text with the page's project.
+    has_spans = is_about_spans(text)
+    check(selection)
+    answer = await view.ask("search", filter=view.filter(text, selection), limit=str(TRACES_MAX))
+    traces = answer.rows
+    if sort in _KEYS:
+        traces = sorted(traces, key=lambda row: -row[_KEYS[sort]])
+    return {
+        "text": text,
+        "selection": selection,
+        "traces": traces,
+        "is_cut": answer.is_cut,
+        "close_keys": answer.close_keys,
+        "longest_ms": max((row["duration_ms"] for row in traces), default=0) or 1,
+        "sort": sort,
+        "sorts": SORTS,
+        "wider": None if traces else await _wider(view, text),
+        "spans": await _spans(view, text, selection) if traces and has_spans else None,
+        "differences": await differences(view, text, selection) if traces and selection else None,
+    }
+
+
+async def _spans(view: View, text: str, selection: str) -> Context:
+    """Return the facets and the heatmap of the spans that match a filter, with and without the selection."""
+    return {
+        "found": await facets(view, text),
+        "offered": KEYS,
+        "durations": await durations(view, text, selection),
+    }
+
+
+async def _wider(view: View, text: str) -> Context | None:
+    """Return how many traces match in the day before the page's end; `None` if the page has a day or more."""
+    if view.seconds >= WIDER_S:
+        return None
+    times = {**view.times, "since": instant(view.end_s - WIDER_S)}
+    answer = await view.source.ask("search", {**times, "filter": view.filter(text), "limit": str(TRACES_MAX)})
+    return {"traces": len(answer.rows), "is_cut": answer.is_cut, "times": times}

@@ -1,0 +1,87 @@
+"""Page of the services and their operations: rate, errors and durations, and what fails."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from receiver.console.api.source import Row
+from receiver.console.ui.charts.svg import Number
+from receiver.console.ui.charts.timeline import Timeline
+from receiver.console.ui.durations import durations
+from receiver.console.ui.filter_text import all_of
+from receiver.console.ui.page import Context
+from receiver.console.ui.view import View, term
+
+SERVICES_MAX: Final = 200
+OPERATIONS_MAX: Final = 100
+"""Maximum number of operations of a service that a page shows, those with the most spans."""
+EDGES_MAX: Final = 200
+ERRORS_MAX: Final = 10
+"""Maximum number of groups of errors of a chosen service or operation."""
+ROWS_MAX: Final = 20_000
+"""Maximum number of rows of all sparklines."""
+_REQUESTS: Final = "(kind=server OR kind=consumer OR root)"
+"""Filter of the spans that the question `red` counts as requests."""
+
+
+class Measured(NamedTuple):
+    """Rate, errors and durations of each service or operation."""
+
+    rows: list[Row]
+    over_time: dict[str, list[Number]]
+    """Name → number of spans in each interval."""
+    is_cut: bool
+
+
+async def build(view: View) -> Context:
+    """Return all services and their calls; with the parameter `service`, the operations of this service."""
+    return await (_service(view) if view.query.get("service") else _services(view))
+
+
+async def _services(view: View) -> Context:
+    filters = view.filter(view.filter_text)
+    edges = await view.ask("service-map", filter=filters, limit=str(EDGES_MAX))
+    return {
+        "service": "",
+        "services": await _measured(view, filters, "service", SERVICES_MAX),
+        "edges": edges.rows,
+        "are_edges_cut": edges.is_cut,
+    }
+
+
+async def _service(view: View) -> Context:
+    service, operation = view.query["service"], view.query.get("operation", "")
+    text = all_of(view.filter_text, term("service", service))
+    operations = await _measured(view, view.filter(text), "operation", OPERATIONS_MAX, spans="all")
+    if operation:
+        text = all_of(text, term("operation", operation))
+        red = {"by": "operation", "spans": "all"}
+    else:
+        red = {"by": "service"}
+    # Not asked again: a rollup that is derived meanwhile has slightly different percentiles.
+    found = [row for row in operations.rows if operation and row["group"] == operation]
+    if not found:
+        found = (await view.ask("red", **red, filter=view.filter(text), limit="1")).rows
+    errors = await view.ask("errors", filter=view.filter(text), limit=str(ERRORS_MAX))
+    return {
+        "service": service,
+        "operation": operation,
+        "chosen": text,
+        "summary": found[0] if found else None,
+        # All spans of a service would hide the durations of its requests.
+        "durations": await durations(view, text if operation else all_of(text, _REQUESTS)),
+        "errors": errors.rows,
+        "are_errors_cut": errors.is_cut,
+        "operations": operations,
+    }
+
+
+async def _measured(
+    view: View, filters: str, by: str, lines_max: int, *, spans: str = "requests"
+) -> Measured:
+    timeline = Timeline(view)
+    wanted = {"by": by, "spans": spans, "filter": filters}
+    groups = await view.ask("red", **wanted, limit=str(lines_max))
+    over_time = await view.ask("red", **wanted, every=timeline.every, limit=str(ROWS_MAX))
+    counts = timeline.values_by_group(over_time.rows, "spans")
+    return Measured(groups.rows, counts, groups.is_cut or over_time.is_cut)

@@ -1,0 +1,208 @@
+"""Page of one trace: where its time went, what failed, its spans as a waterfall, and one span in full."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from itertools import islice
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from receiver.console.api.source import Row
+from receiver.console.queries.limits import decimal_number
+from receiver.console.queries.traces.trace_model import Span, Trace, start_ns_of, trace_of
+from receiver.console.queries.traces.traces import normalized_trace_id
+from receiver.console.ui import numbers
+from receiver.console.ui.charts.svg import tag
+from receiver.console.ui.long_texts import cut, with_cut_texts
+from receiver.console.ui.page import Context
+from receiver.console.ui.pages.deployment_events import trace_events
+from receiver.console.ui.view import View
+
+ROWS_MAX = 200
+"""Maximum number of spans in the table of a page without its script; links lead to the others.
+
+The script replaces the table, so a longer table only delays it."""
+BAR_WIDTH: Final = 400
+DEPTH_SHOWN_MAX = 30
+"""Deeper spans are not indented further."""
+MESSAGES_MAX = 3
+"""Maximum number of different error messages in the sentence."""
+
+
+class Line(NamedTuple):
+    """A span as a row of the waterfall."""
+
+    span: Span
+    indent: str
+    bar: Markup
+    notes: list[str]
+
+
+async def build(view: View) -> Context:
+    """Return the sentence about the trace, its spans from row `row` on, and the span `span`."""
+    trace_id = normalized_trace_id(view.parts["id"])
+    context = await view.source.outline(trace_id, lambda rows: _overview(rows, view.query))
+    if context is None:
+        return {"trace": None, "trace_id": trace_id, "status": HTTPStatus.NOT_FOUND}
+    chosen = context["chosen"].row
+    stored = await view.source.span(trace_id, chosen["SpanId"])
+    # The span may expire between both queries.
+    return {
+        "trace_id": trace_id,
+        **context,
+        "details": details(with_cut_texts(stored or chosen)),
+        "hides_spans": await view.source.hides_spans(trace_id),
+        "events": await trace_events(view, trace_id, context["trace"]),
+    }
+
+
+def _overview(rows: list[Row], query: Mapping[str, str]) -> Context:
+    trace = trace_of(rows)
+    first = first_row(query, len(trace.spans))
+    return {
+        "trace": trace,
+        "sentence": sentence(trace),
+        "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
+        "first": first,
+        "rows_max": ROWS_MAX,
+        "chosen": next((span for span in trace.spans if span.row["SpanId"] == query.get("span")), trace.root),
+    }
+
+
+def sentence(trace: Trace) -> str:
+    """Return where the time of the trace went, and what failed."""
+    times: Counter[tuple[str, str]] = Counter()
+    for span in trace.spans:
+        if span.critical:
+            times[span.row["ServiceName"], span.row["SpanName"]] += span.critical_ns
+    # The root may have no duration.
+    times.setdefault((trace.root.row["ServiceName"], trace.root.row["SpanName"]), 0)
+    (service, name), longest_ns = times.most_common(1)[0]
+    text = f"{_duration(trace.end_ns - trace.start_ns)} in {numbers.count(len(trace.spans))} spans"
+    if longest_ns:
+        share = numbers.percent(longest_ns / times.total())
+        text += f"; {_duration(longest_ns)} of it in {cut(service)} {cut(name)} ({share})"
+    failed = [span for span in trace.spans if span.is_error]
+    if failed:
+        messages = dict.fromkeys(cut(span.row["StatusMessage"]) or "no message" for span in failed)
+        noun = "error" if len(failed) == 1 else "errors"
+        text += f"; {numbers.count(len(failed))} {noun}: {', '.join(islice(messages, MESSAGES_MAX))}"
+    return text
+
+
+def details(row: Row) -> Context:
+    """Return all that is stored about a span, in groups."""
+    return {
+        "name": row["SpanName"],
+        "fields": {
+            "service": row["ServiceName"],
+            "kind": row["SpanKind"],
+            "status": f"{row['StatusCode']} {row['StatusMessage']}".strip(),
+            "start": row["Timestamp"],
+            "duration": _duration(row["Duration"]),
+            "span": row["SpanId"],
+            "parent": row["ParentSpanId"],
+            "project": row["ProjectId"],
+            "deployment": row["DeploymentId"],
+        },
+        "attributes": row.get("SpanAttributes", {}),
+        "resource": row.get("ResourceAttributes", {}),
+        "events": list(_events(row)),
+        "links": [
+            {"trace_id": trace_id, "span_id": span_id}
+            for trace_id, span_id in zip(
+                row.get("Links.TraceId", ()), row.get("Links.SpanId", ()), strict=True
+            )
+        ],
+    }
+
+
+def first_row(query: Mapping[str, str], row_count: int) -> int:
+    """Return the place of the first row of a table that the page's parameter `row` asks for."""
+    wanted = decimal_number(query.get("row", ""), len(str(row_count)))
+    return wanted if wanted is not None and wanted < row_count else 0
+
+
+def _events(row: Row) -> Iterator[Row]:
+    start_ns = start_ns_of(row["Timestamp"])
+    columns = (row.get(f"Events.{column}", ()) for column in ("Timestamp", "Name", "Attributes"))
+    for timestamp, name, attributes in zip(*columns, strict=True):
+        after = _duration(start_ns_of(timestamp) - start_ns)
+        yield {"after": after, "name": name, "attributes": attributes}
+
+
+def columns(trace: Trace) -> dict[str, object]:
+    """Return the spans as columns, for the script that draws them. Times are nanoseconds since the start."""
+    place_of = {id(span): place for place, span in enumerate(trace.spans)}
+    services: dict[str, int] = {}
+    names: dict[str, int] = {}
+    rows = [span.row for span in trace.spans]
+    return {
+        "duration": trace.end_ns - trace.start_ns,
+        "id": [row["SpanId"] for row in rows],
+        "parent": [place_of[id(span.parent)] if span.parent else -1 for span in trace.spans],
+        "start": [span.start_ns - trace.start_ns for span in trace.spans],
+        "took": [span.end_ns - span.start_ns for span in trace.spans],
+        "self": [span.self_ns for span in trace.spans],
+        "service": [services.setdefault(row["ServiceName"], len(services)) for row in rows],
+        "name": [names.setdefault(row["SpanName"], len(names)) for row in rows],
+        "services": [cut(service) for service in services],
+        "names": [cut(name) for name in names],
+        "errors": [place for place, span in enumerate(trace.spans) if span.is_error],
+        "critical": {
+            place: [[start - trace.start_ns, end - start] for start, end in span.critical]
+            for place, span in enumerate(trace.spans)
+            if span.critical
+        },
+        "notes": {place: found for place, span in enumerate(trace.spans) if (found := _notes(trace, span))},
+    }
+
+
+def indentation(depth: int) -> str:
+    """Return the space before the name of a span."""
+    return "\u2003" * min(depth, DEPTH_SHOWN_MAX)
+
+
+def _line(trace: Trace, span: Span) -> Line:
+    return Line(span, indentation(span.depth), _bar(trace, span), _notes(trace, span))
+
+
+def _bar(trace: Trace, span: Span) -> Markup:
+    """Return the bar of a span, with its sections of the critical path darker."""
+    scale = BAR_WIDTH / max(1, trace.end_ns - trace.start_ns)
+
+    def section(start_ns: int, end_ns: int, kind: str) -> Markup:
+        left = (start_ns - trace.start_ns) * scale
+        # A bar thinner than a pixel would be invisible.
+        return tag("rect", x=left, y=2, width=max(1.0, (end_ns - start_ns) * scale), height=12, class_=kind)
+
+    kind = "bar span error" if span.is_error else "bar span"
+    return tag(
+        "svg",
+        section(span.start_ns, span.end_ns, kind),
+        *(section(start_ns, end_ns, "critical") for start_ns, end_ns in span.critical),
+        class_="timing",
+        viewBox=f"0 0 {BAR_WIDTH} 16",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def _notes(trace: Trace, span: Span) -> list[str]:
+    notes = []
+    if span in trace.cyclic:
+        notes.append("its parent is below it")
+    elif span.is_orphan:
+        notes.append("parent not stored")
+    if span.skew_ns:
+        notes.append(f"starts {_duration(span.skew_ns)} before its parent")
+    if span.copies > 1:
+        notes.append(f"stored {span.copies} times")
+    return notes
+
+
+def _duration(nanoseconds: int) -> str:
+    return numbers.duration(nanoseconds / 1e6)

@@ -1,0 +1,211 @@
+"""Page that compares two traces: which spans differ in time, and which spans only one of them has.
+
+The times of all operations on the critical path add up to the duration of the root. So the changes of these
+times add up to the change of the duration, and show which operation caused most of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from receiver.console.api.source import Row
+from receiver.console.queries.traces.trace_comparison import differences
+from receiver.console.queries.traces.trace_model import Trace
+from receiver.console.queries.traces.traces import compared_trace, normalized_trace_id
+from receiver.console.ui import numbers
+from receiver.console.ui.charts.svg import tag
+from receiver.console.ui.page import Context
+from receiver.console.ui.pages.trace import BAR_WIDTH, details, first_row, indentation
+from receiver.console.ui.parameters import FILTER
+from receiver.console.ui.view import View
+
+ROWS_MAX: Final = 1_000
+"""Maximum number of rows on a page; links lead to the others."""
+SAME_SHARE: Final = 0.01
+"""Durations that differ by less than this share of A are the same in the sentence."""
+_OF_EVERY_SPAN: Final = ("start", "span", "parent")
+"""Fields of a span that always differ."""
+
+
+class Line(NamedTuple):
+    """A pair of corresponding spans, or a span of one trace alone, as a row."""
+
+    row: Row
+    indent: str
+    change: str
+    notes: list[str]
+    bars: Markup
+    is_large: bool
+    """Whether the change is at least a tenth of the duration of the root of A."""
+
+
+class Difference(NamedTuple):
+    """A field or attribute whose values differ, `None` where a span lacks it."""
+
+    key: str
+    a: str | None
+    b: str | None
+
+
+async def build(view: View) -> Context:
+    """Return the sentence about both traces, their rows from row `row` on, and the spans `a` and `b`."""
+    ids = normalized_trace_id(view.parts["id"]), normalized_trace_id(view.parts["other"])
+    first, second = [await view.source.outline(trace_id, compared_trace) for trace_id in ids]
+    if first is None or second is None:
+        missing = [trace_id for trace_id, trace in zip(ids, (first, second), strict=True) if trace is None]
+        return {"ids": ids, "missing": missing, "status": HTTPStatus.NOT_FOUND}
+    # Seconds for the largest traces: other requests go on meanwhile.
+    found = await asyncio.to_thread(_compared, view, first, second)
+    return {"ids": ids, "missing": [], **found, **await _details(view, ids, found["chosen"])}
+
+
+async def not_two_selected(view: View) -> Context:
+    """Return the way back to the search in which not exactly two traces were selected."""
+    wanted = {name: view.query.get(name, "") for name in (FILTER, "selection", "sort")}
+    return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **wanted)}
+
+
+def _compared(view: View, first: Trace, second: Trace) -> Context:
+    rows = list(differences(first, second))
+    begin, axis, root_ms = first_row(view.query, len(rows)), _Axis(rows), _milliseconds(first)
+    return {
+        "sentence": sentence(first, second, rows),
+        "lines": [_line(row, axis, root_ms) for row in rows[begin : begin + ROWS_MAX]],
+        "row_count": len(rows),
+        "first": begin,
+        "rows_max": ROWS_MAX,
+        "chosen": _chosen(view, rows),
+    }
+
+
+def sentence(first: Trace, second: Trace, rows: Sequence[Row]) -> str:
+    """Return how much longer B takes, which operation changed most, and which spans differ."""
+    parts = [_durations(_milliseconds(first), _milliseconds(second), rows)]
+    counts = Counter(row["change"] for row in rows)
+    for change, name in (("removed", "A"), ("added", "B")):
+        if counts[change]:
+            parts.append(f"{_spans(counts[change])} only in {name}")
+    fails = Counter(side for row in rows if (side := _fails_only_in(row)))
+    parts += [f"{_spans(fails[name])} failed only in {name}" for name in ("A", "B") if fails[name]]
+    return f"{'; '.join(parts)}."
+
+
+def _durations(a_ms: float, b_ms: float, rows: Sequence[Row]) -> str:
+    change_ms = b_ms - a_ms
+    if abs(change_ms) < SAME_SHARE * a_ms or not change_ms:
+        return f"Both take {numbers.duration(a_ms)}"
+    is_longer = change_ms > 0
+    changes: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for row in rows:
+        changes[row["service"], row["name"]] += _critical_change_ms(row)
+    service, name = (max if is_longer else min)(changes, key=changes.__getitem__)
+    change, a, b, most = map(numbers.duration, (abs(change_ms), a_ms, b_ms, abs(changes[service, name])))
+    longer, more = ("longer", "more") if is_longer else ("less", "less")
+    # Not a part of the change: the changes of other operations may have the opposite sign.
+    changed = f"{service} {name}".strip() + f" takes {most} {more} of the critical path"
+    return f"B takes {change} {longer} (A {a}, B {b}); {changed}"
+
+
+def _spans(count: int) -> str:
+    return f"{numbers.count(count)} {'span' if count == 1 else 'spans'}"
+
+
+def _fails_only_in(row: Row) -> str:
+    a, b = (bool(side) and side["status"] == "Error" for side in (row["a"], row["b"]))
+    return "" if a == b else "A" if a else "B"
+
+
+def _critical_change_ms(row: Row) -> float:
+    a, b = (side["critical_ms"] if side else 0.0 for side in (row["a"], row["b"]))
+    return float(b - a)
+
+
+def _milliseconds(trace: Trace) -> float:
+    return (trace.root.end_ns - trace.root.start_ns) / 1e6
+
+
+class _Axis:
+    """Time axis of both traces, each from the start of its root."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        sides = [side for row in rows for side in (row["a"], row["b"]) if side]
+        self._begin_ms = min(side["start_ms"] for side in sides)
+        end_ms = max(side["start_ms"] + side["duration_ms"] for side in sides)
+        self._scale = BAR_WIDTH / ((end_ms - self._begin_ms) or 1)
+
+    def bars(self, row: Row) -> Markup:
+        """Return the bars of a row: A above B."""
+        sides = (("a", 2), ("b", 9))
+        return tag(
+            "svg",
+            *(self._bar(row[name], name, top) for name, top in sides if row[name]),
+            class_="timing",
+            viewBox=f"0 0 {BAR_WIDTH} 16",
+            preserveAspectRatio="none",
+            aria_hidden="true",
+        )
+
+    def _bar(self, side: Mapping[str, Any], name: str, top: int) -> Markup:
+        left = (side["start_ms"] - self._begin_ms) * self._scale
+        # A bar thinner than a pixel would be invisible.
+        width = max(1.0, side["duration_ms"] * self._scale)
+        kind = f"bar of-{name} error" if side["status"] == "Error" else f"bar of-{name}"
+        return tag("rect", x=left, y=top, width=width, height=5, class_=kind)
+
+
+def _line(row: Row, axis: _Axis, root_ms: float) -> Line:
+    change_ms = row["duration_change_ms"]
+    notes = []
+    if change_ms is None:
+        notes.append("only in A" if row["b"] is None else "only in B")
+    if side := _fails_only_in(row):
+        notes.append(f"failed only in {side}")
+    is_large = change_ms is not None and 10 * abs(change_ms) >= root_ms > 0
+    return Line(row, indentation(row["depth"]), _signed(change_ms), notes, axis.bars(row), is_large)
+
+
+def _signed(milliseconds: float | None) -> str:
+    if not milliseconds:
+        return "–" if milliseconds is None else "0 ms"
+    return f"{'+' if milliseconds > 0 else '−'}{numbers.duration(abs(milliseconds))}"
+
+
+def _chosen(view: View, rows: Sequence[Row]) -> Row:
+    """Return the row of the spans `a` and `b`; without them, that with the largest critical change."""
+    wanted = view.query.get("a", ""), view.query.get("b", "")
+    found = (row for row in rows if any(wanted) and _ids_of(row) == wanted)
+    return next(found, None) or max(rows, key=lambda row: abs(_critical_change_ms(row)))
+
+
+def _ids_of(row: Row) -> tuple[str, str]:
+    a, b = (side["span_id"] if side else "" for side in (row["a"], row["b"]))
+    return a, b
+
+
+async def _details(view: View, ids: Sequence[str], chosen: Row) -> Context:
+    """Return what differs between the chosen spans, and how many of their fields and attributes are equal."""
+    stored = [
+        await view.source.span(trace_id, span_id) if span_id else None
+        for trace_id, span_id in zip(ids, _ids_of(chosen), strict=True)
+    ]
+    a, b = (_values(details(row)) if row else {} for row in stored)
+    keys = dict.fromkeys((*a, *b))
+    differing = [Difference(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]
+    return {"differing": differing, "equal_count": len(keys) - len(differing)}
+
+
+def _values(found: Context) -> dict[str, str]:
+    """Return the fields and attributes of a span that a reader compares."""
+    events = {
+        f"{event['name']}: {key}": value
+        for event in found["events"]
+        for key, value in {"after": event["after"], **event["attributes"]}.items()
+    }
+    fields = {key: value for key, value in found["fields"].items() if key not in _OF_EVERY_SPAN}
+    return {**fields, **found["attributes"], **found["resource"], **events}

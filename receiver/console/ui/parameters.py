@@ -1,0 +1,31 @@
+"""Parameters of a page's URL: each is known and occurs once. Old links send the filter as `q`.
+
+Invariant: no parameter is ignored. A page that ignored a mistyped filter would show unfiltered results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from multidict import MultiDict
+
+from receiver.console.queries.question import reject_unknown_parameters
+
+FRAME: Final = ("since", "until", "project", "deployment")
+"""Parameters of every page: the links of the frame carry them from one page to the next."""
+FILTER: Final = "filter"
+_FILTER_IN_OLD_LINKS: Final = "q"
+
+
+def checked_parameters(query: Mapping[str, str], own: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the parameters of a page. Raises `MalformedBody` for an unknown or repeated parameter.
+
+    `own`: parameters of the page, besides those of every page.
+    """
+    if FILTER in own:
+        query = MultiDict(
+            (FILTER if name == _FILTER_IN_OLD_LINKS else name, value) for name, value in query.items()
+        )
+    reject_unknown_parameters(query, (*own, *FRAME))
+    return query

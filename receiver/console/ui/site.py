@@ -1,0 +1,254 @@
+"""Routes of the pages. The frame of a slow page is sent before its answer; an error is shown in the frame."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+import orjson
+from aiohttp import hdrs, web
+from multidict import MultiDict
+
+from receiver.console.api.access import CALLER, requires
+from receiver.console.api.problems import problem_of
+from receiver.console.api.source import Row, SourceWithSql
+from receiver.console.queries.traces.trace_model import trace_of
+from receiver.console.ui.choices import Choices
+from receiver.console.ui.document import HEADERS, document, go_to
+from receiver.console.ui.facts import ReceiverFacts
+from receiver.console.ui.filter_text import error_column
+from receiver.console.ui.forms import form_of
+from receiver.console.ui.page import Context, Page
+from receiver.console.ui.pages import tail, trace_comparison
+from receiver.console.ui.pages.connect import checks
+from receiver.console.ui.pages.connect_checks import verdict
+from receiver.console.ui.pages.sql import link_of
+from receiver.console.ui.pages.table import PAGES
+from receiver.console.ui.pages.trace import columns, details
+from receiver.console.ui.parameters import FILTER, checked_parameters
+from receiver.console.ui.static import HEADERS as STATIC_HEADERS
+from receiver.console.ui.static import PREFIX, static_files
+from receiver.console.ui.templating import environment, render
+from receiver.console.ui.view import View
+from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
+
+FRAME_AFTER_S = 0.05
+"""A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
+RECORD_FRAME_AFTER_S = 1.0
+"""The same for a page of one record. Long enough to send status 404 with the frame if it does not exist."""
+RANGES: Final = {
+    "15m": "last 15 minutes",
+    "1h": "last hour",
+    "6h": "last 6 hours",
+    "24h": "last 24 hours",
+    "7d": "last 7 days",
+    "30d": "last 30 days",
+}
+"""Time ranges of the menu: age → label."""
+_NOT_TWO_SELECTED: Final = PAGES["trace_comparison"]._replace(
+    name="selection",
+    build=trace_comparison.not_two_selected,
+    parameters=(*PAGES["search"].parameters, "id"),
+)
+"""Page in place of the comparison of two traces if another number is selected."""
+
+
+class Site:
+    """The pages and their files."""
+
+    def __init__(
+        self,
+        source_for: Callable[[web.Request], SourceWithSql],
+        facts: ReceiverFacts,
+        more: Sequence[Page] = (),
+        templates: Sequence[str] = (),
+    ) -> None:
+        """`more`: pages besides those of the console; `templates`: packages with their templates."""
+        self._source_for = source_for
+        self._facts = facts
+        self._pages = {**PAGES, **{page.name: page for page in more}}
+        self._templates = environment(templates)
+        self._choices = Choices()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes of all pages and files."""
+        for page in self._pages.values():
+            router.add_get(page.path, self._handler(page))
+        router.add_post(PAGES["sql"].path, self._statement)
+        router.add_get("/traces/compare", self._compare_traces)
+        router.add_get("/choices", self._offered)
+        router.add_get("/connect/checks", self._checks)
+        router.add_get("/tail/rows", self._tail_rows)
+        router.add_get("/trace/{id}/outline", self._outline)
+        router.add_get("/trace/{id}/span/{span}", self._span)
+        router.add_get(PREFIX + "/{digest}/{name}", _send_file)
+
+    def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        @requires(page.role, within_projects=page.within_projects)
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self.page(request, page, request.query)
+
+        return handle
+
+    @requires("operator")
+    async def _statement(self, request: web.Request) -> web.StreamResponse:
+        """Lead to the page of a SQL statement, or answer with it if the statement is too long for a URL."""
+        form = await form_of(request)
+        if url := link_of(form):
+            return go_to(url)
+        return await self.page(request, PAGES["sql"], form)
+
+    async def page(self, request: web.Request, page: Page, query: Mapping[str, str]) -> web.StreamResponse:
+        """Answer with a page. `query`: its parameters."""
+        if request.method == hdrs.METH_HEAD:
+            return document(HTTPStatus.OK, "")
+        try:
+            view = self._view(request, checked_parameters(query, page.parameters))
+        except MalformedBody as error:
+            return await self._refusal(request, page, error)
+        build = asyncio.ensure_future(self._build(page, view))
+        frame_after_s = max(FRAME_AFTER_S, RECORD_FRAME_AFTER_S * page.is_record)
+        choices = [asyncio.ensure_future(self._choices.load(view))] if page.has_pickers else []
+        try:
+            # Both: a frame that is sent without choices gets them from its script.
+            await asyncio.wait([build, *choices], timeout=frame_after_s)
+            frame = await self._frame(page, view)
+            if build.done():
+                status, rest = build.result()
+                return document(status, frame + rest)
+            response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
+            # Not compressed: a compressor would keep the frame until the rest is there.
+            await response.prepare(request)
+            await response.write(frame.encode())
+            _, rest = await build
+            await response.write_eof(rest.encode())
+            return response
+        finally:
+            for task in (build, *choices):
+                task.cancel()
+
+    @requires("viewer", within_projects=True)
+    async def _offered(self, request: web.Request) -> web.Response:
+        """Answer with the projects and deployments for the script that offers them in the frame."""
+        view = self._view(request, checked_parameters(request.query, ()))
+        await self._choices.load(view)
+        lists = self._choices.of(view).items()
+        return _json(orjson.dumps({name: [each._asdict() for each in offered] for name, offered in lists}))
+
+    @requires("viewer")
+    async def _checks(self, request: web.Request) -> web.Response:
+        """Answer with the check list of a drain for the script that shows it."""
+        steps = await checks(
+            self._view(request, checked_parameters(request.query, PAGES["connect"].parameters))
+        )
+        answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
+        return _json(orjson.dumps(answer))
+
+    @requires("viewer", within_projects=True)
+    async def _tail_rows(self, request: web.Request) -> web.Response:
+        """Answer with the spans received since a time for the script that adds them to the page."""
+        view = self._view(request, checked_parameters(request.query, (*PAGES["tail"].parameters, "after")))
+        answer = await tail.ask(view)
+        rows = [tail.shown(view, row) for row in answer.rows]
+        return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
+
+    @requires("viewer", within_projects=True)
+    async def _compare_traces(self, request: web.Request) -> web.StreamResponse:
+        """Lead to the comparison of the two traces `id` of a form."""
+        ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
+        if len(ids) != 2:  # noqa: PLR2004 - A and B
+            query = MultiDict(item for item in request.query.items() if item[0] != "id")
+            return await self.page(request, _NOT_TWO_SELECTED, query)
+        return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
+
+    async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:
+        """Return the description of an error of the parameters. The frame has the default time range."""
+        view = self._view(request, {})
+        frame = await self._frame(page, view)
+        # Every page has a content without parameters.
+        status, rest = self._trouble(page, view, error, reset=quote(view.path))
+        return document(status, frame + rest)
+
+    def _view(self, request: web.Request, query: Mapping[str, str]) -> View:
+        return View(
+            request.path,
+            query,
+            time.time(),
+            self._source_for(request),
+            request.match_info,
+            caller=request.get(CALLER),
+            facts=self._facts,
+        )
+
+    @requires("viewer", within_projects=True)
+    async def _outline(self, request: web.Request) -> web.Response:
+        """Answer with the spans of a trace for the script that draws them."""
+        body = await self._source_for(request).outline(request.match_info["id"], _outline_of)
+        if body is None:
+            raise web.HTTPNotFound
+        return _json(body)
+
+    @requires("viewer", within_projects=True)
+    async def _span(self, request: web.Request) -> web.Response:
+        """Answer with one span in full."""
+        row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
+        if row is None:
+            raise web.HTTPNotFound
+        return _json(orjson.dumps(details(row)))
+
+    async def _build(self, page: Page, view: View) -> tuple[int, str]:
+        """Return the status and the content of a page, or of the description of what failed."""
+        try:
+            context = await page.build(view)
+            status = context.get("status", HTTPStatus.OK)
+            return status, self._render(page.name, page, view, context)
+        except ReceiverError as error:
+            return self._trouble(page, view, error)
+
+    def _trouble(self, page: Page, view: View, error: ReceiverError, *, reset: str = "") -> tuple[int, str]:
+        """Return the status and the description of an error. `reset`: URL without the parameters at fault."""
+        problem, text = problem_of(error, FILTER), view.filter_text
+        column = error_column(text) if isinstance(error, InvalidFilter) else 0
+        context = {"trouble": problem.message, "text": text, "column": column, "reset": reset}
+        return problem.status, self._render("trouble", page, view, context)
+
+    async def _frame(self, page: Page, view: View) -> str:
+        state = await self._facts.state(view.now_s)
+        context = {
+            "ranges": RANGES,
+            "state": state,
+            "choices": self._choices.of(view),
+        }
+        return self._render("frame", page, view, context)
+
+    def _pages_for(self, view: View) -> dict[str, Page]:
+        """Return the pages that the caller may open. Without SQL its page, opened by its URL, says so."""
+        return {
+            name: page
+            for name, page in self._pages.items()
+            if (page.within_projects or not view.projects) and (name != "sql" or view.source.allows_sql)
+        }
+
+    def _render(self, name: str, page: Page, view: View, context: Context) -> str:
+        frame = {"page": page, "pages": self._pages_for(view), "view": view}
+        return render(self._templates, name, {**frame, **context})
+
+
+def _outline_of(rows: list[Row]) -> bytes:
+    return orjson.dumps(columns(trace_of(rows)), option=orjson.OPT_NON_STR_KEYS)
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
+
+
+@requires("public")
+async def _send_file(request: web.Request) -> web.Response:
+    file = static_files().get(request.match_info["name"])
+    if file is None or file.url != request.path:
+        raise web.HTTPNotFound
+    return web.Response(body=file.body, headers={**STATIC_HEADERS, "Content-Type": file.content_type})

@@ -1,0 +1,70 @@
+// Where the palette leads: what matches the typed text, and the URL of each. Pure functions, without the page.
+
+import { escapedText, valueText } from "./terms.js";
+
+export const SHOWN_MAX = 12;
+
+const TRACE_ID = /^[0-9a-f]{32}$/;
+
+// The URL of a page in the time range, project and deployment of the page, unless they are given.
+function linkTo(path, query, parameters) {
+  const page = new URLSearchParams(query);
+  const found = new URLSearchParams();
+  for (const name of ["project", "deployment", "since", "until"]) if (page.get(name)) found.set(name, page.get(name));
+  for (const [name, value] of Object.entries(parameters)) found.set(name, value);
+  const text = found.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+const searchFor = (field, value, query) => linkTo("/search", query, { filter: `${field}=${valueText(value, false)}` });
+
+// Kind → the URL of a value, in the order of the kinds.
+const LINKS = {
+  project: (value, query) => {
+    const page = new URLSearchParams(query);
+    // A deployment belongs to one project.
+    page.delete("deployment");
+    return linkTo("/services", page, { project: value });
+  },
+  deployment: (value, query) => linkTo("/services", query, { deployment: value }),
+  service: (value, query) => searchFor("service", value, query),
+  operation: (value, query) => searchFor("operation", value, query),
+};
+
+export const destinationsOf = (kind, values, query) =>
+  values.filter(Boolean).map((value) => ({ kind, text: value, url: LINKS[kind](value, query) }));
+
+const KINDS = ["page", "saved search", ...Object.keys(LINKS)];
+
+// The destinations of several lists, each once, in an order that does not depend on which list arrives first.
+export function merged(...lists) {
+  const found = new Map(lists.flat().map((each) => [`${each.kind} ${each.url}`, each]));
+  return [...found.values()].sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
+}
+
+// A trace id as senders and tools write it: in capitals, as a UUID, within white space. Empty for another text.
+export function traceIdOf(typed) {
+  const plain = typed.trim().toLowerCase().replaceAll("-", "");
+  return TRACE_ID.test(plain) ? plain : "";
+}
+
+// A text with an operator is a filter; another one is looked for in the names of operations.
+function searchOf(text, query) {
+  const isFilter = /[=<>~{]/.test(text);
+  return {
+    kind: "search",
+    text: isFilter ? `search for ${text}` : `search for operations with “${text}”`,
+    url: linkTo("/search", query, { filter: isFilter ? text : `operation="*${escapedText(text)}*"` }),
+  };
+}
+
+// What matches the text: what begins with it, then what contains it; at last a search for it.
+export function destinationsFor(typed, known, query) {
+  const text = typed.trim();
+  const traceId = traceIdOf(text);
+  if (traceId) return [{ kind: "trace", text: traceId, url: `/trace/${traceId}` }];
+  if (!text) return known.slice(0, SHOWN_MAX);
+  const places = known.map((each) => ({ each, at: each.text.toLowerCase().indexOf(text.toLowerCase()) }));
+  const found = [...places.filter(({ at }) => at === 0), ...places.filter(({ at }) => at > 0)];
+  return [...found.slice(0, SHOWN_MAX - 1).map(({ each }) => each), searchOf(text, query)];
+}

@@ -1,0 +1,164 @@
+"""Request for a page: its parameters, its time range, and the questions that it asks.
+
+Invariant: all questions of a page have the same time range, with absolute times, and so do the links of its
+content. The navigation and the forms keep an age as the request has it: the last hour stays the last hour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from urllib.parse import quote, urlencode
+
+from receiver.console.api.access import Caller
+from receiver.console.api.source import Answer, SourceWithSql
+from receiver.console.queries.filters.filter_values import quoted
+from receiver.console.ui.facts import ReceiverFacts
+from receiver.console.ui.filter_text import all_of
+from receiver.console.ui.long_texts import with_cut_texts
+from receiver.console.ui.parameters import FILTER
+from receiver.errors import MalformedBody
+from receiver.settings import Role
+from receiver.time_range import SINCE_DEFAULT, parse_range
+
+DEPLOYMENT_CHARS_MAX = 256
+"""Longest id of a deployment that is a link."""
+
+
+class View:
+    """Parameters of a page, and the questions that it asks about its time range."""
+
+    def __init__(  # noqa: PLR0913 - a request, and where its page reads
+        self,
+        path: str,
+        query: Mapping[str, str],
+        now_s: float,
+        source: SourceWithSql,
+        parts: Mapping[str, str],
+        *,
+        facts: ReceiverFacts,
+        caller: Caller | None = None,
+    ) -> None:
+        """Raises `MalformedBody` for a time range that is not valid. `parts`: variable parts of the path."""
+        self.caller = caller
+        self.path = path
+        self.parts = parts
+        self.query = query
+        self.since = query.get("since", SINCE_DEFAULT)
+        self.until = query.get("until", "")
+        self.now_s = now_s
+        begin_s, end_s = parse_range(self.since, self.until).past_s(now_s)
+        self.begin_s = begin_s
+        # A span that was stored in this second belongs to the page.
+        self.end_s = end_s if self.until else float(math.ceil(now_s))
+        self.source = source
+        self.facts = facts
+
+    def may(self, needed: Role) -> bool:
+        """Return whether the caller may use what requires this role."""
+        return self.caller is None or self.caller.may(needed)
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """Return the only projects whose spans the caller may see; none: all."""
+        return self.caller.projects if self.caller else ()
+
+    def project_text(self, project_id: str) -> str:
+        """Return a project as pages show it: its name, if the platform has sent one, beside its id."""
+        name = self.facts.project_name(project_id)
+        return f"{name} ({project_id})" if name else project_id
+
+    @property
+    def times(self) -> dict[str, str]:
+        """Return the time range as parameters with absolute times."""
+        return {"since": instant(self.begin_s), "until": instant(self.end_s)}
+
+    @property
+    def asked_range(self) -> dict[str, str]:
+        """Return the time range as parameters, with ages where the request has ages."""
+        return {"since": self.since, **({"until": self.until} if self.until else {})}
+
+    @property
+    def now(self) -> str:
+        """Return the time of the request."""
+        return instant(self.now_s)
+
+    @property
+    def seconds(self) -> float:
+        """Return the length of the time range."""
+        return self.end_s - self.begin_s
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Return the project and the deployment to which the page is restricted."""
+        return {name: self.query[name] for name in ("project", "deployment") if self.query.get(name)}
+
+    def one_of(self, name: str, values: Collection[str], default: str) -> str:
+        """Return a parameter with listed values. Raises `MalformedBody` for another value."""
+        value = self.query.get(name) or default
+        if value != default and value not in values:
+            raise MalformedBody(f"{name}: expected one of {', '.join(values)}", field=name)
+        return value
+
+    @property
+    def filter_text(self) -> str:
+        """Return the filter of the page's URL."""
+        return self.query.get(FILTER, "")
+
+    def filter(self, *terms: str) -> str:
+        """Return a filter of the page's project and deployment and of more terms."""
+        return all_of(*(term(name, value) for name, value in self.chosen.items()), *terms)
+
+    def link(self, path: str, **parameters: str) -> str:
+        """Return a URL with the page's project, deployment and time range, unless another range is given."""
+        given = {name: value for name, value in parameters.items() if value}
+        query = {**self.chosen, **given, **self.times, **given}
+        return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
+
+    def deployment_link(self, deployment: str, **times: str) -> str:
+        """Return the URL of the page of a deployment; empty for an id that is too long for a URL."""
+        if not 0 < len(deployment) <= DEPLOYMENT_CHARS_MAX:
+            return ""
+        return (
+            f"/deployment/{quote(deployment, safe='')}?{urlencode({**self.times, **times}, quote_via=quote)}"
+        )
+
+    def page_link(self, path: str) -> str:
+        """Return the URL of a page for the same project, deployment and time range. An age stays an age."""
+        return f"{quote(path)}?{urlencode({**self.chosen, **self.asked_range}, quote_via=quote)}"
+
+    def api(self, name: str, **parameters: str) -> str:
+        """Return the URL of the API that answers a question about the page's time range."""
+        return f"/api/v1/{name}?{urlencode({**parameters, **self.times}, quote_via=quote)}"
+
+    @property
+    def permalink(self) -> str:
+        """Return the URL of this page with absolute times."""
+        return f"{quote(self.path)}?{urlencode({**self.query, **self.times}, quote_via=quote)}"
+
+    def without(self, name: str) -> str:
+        """Return the URL of this page without one of its parameters."""
+        kept = {key: value for key, value in self.query.items() if key != name}
+        return f"{quote(self.path)}?{urlencode({**kept, **self.times}, quote_via=quote)}"
+
+    def with_range(self, since: str) -> str:
+        """Return the URL of this page for the time range from an age until now."""
+        kept = {name: value for name, value in self.query.items() if name not in {"since", "until"}}
+        return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
+
+    async def ask(self, name: str, **parameters: str) -> Answer:
+        """Ask a question about the time range of the page. Long texts of the answer are cut."""
+        answer = await self.source.ask(name, {**self.times, **parameters})
+        return answer._replace(rows=with_cut_texts(answer.rows))
+
+
+def term(field: str, value: str) -> str:
+    """Return a filter for a field or attribute that equals a value, whatever characters the value has."""
+    # A star without a backslash would stand for any text.
+    return f"{field}={quoted(value).replace('*', chr(92) + '*')}"
+
+
+def instant(at_s: float) -> str:
+    """Return a time as a parameter: ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Routes of the operators' API for the hosting platform."""

@@ -1,0 +1,15 @@
+"""Client of the hosting platform: its REST API, and its gateway to language models.
+
+errors          everything that can go wrong, as one tree
+scopes          the scopes that each call needs
+http_calls      one HTTP call: limits, retries, errors; shared by the API and the gateway
+connection      the API: token, team, scopes
+core_dumps      forbidden for a process with a token
+stream_items    JSON objects in an answer that arrives slowly
+event, events   deployment events: read or followed
+microfrontends  groups of microfrontends
+oauth           exchange of a code for a token
+chat, gateway   chat completions and models
+
+Never: puts a token into an error, a log line or the text of an object.
+"""

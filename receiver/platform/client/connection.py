@@ -1,0 +1,117 @@
+"""Client of the platform's API: adds the token, the team and the check of scopes to each call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from receiver.platform.client.errors import AddressMissing, InvalidCall, ScopeMissing, TeamMissing
+from receiver.platform.client.http_calls import HttpCaller, Request
+from receiver.platform.client.json_text import parse
+from receiver.platform.client.remotes import PLATFORM
+from receiver.platform.client.scopes import NEEDED, Call, missing_scopes
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+"""An id, slug or host name. Nothing that a server could take for another path."""
+
+
+class PlatformClient:
+    """Calls of one installation. `scopes`: those that were granted, if known.
+
+    `is_team_installation`: refuse a call without a team before it is sent, because the platform would.
+    """
+
+    def __init__(  # noqa: PLR0913 - the properties of an installation
+        self,
+        base_url: str,
+        token: str,
+        *,
+        team: str = "",
+        slug: str = "",
+        scopes: Collection[str] | None = None,
+        timeout_s: float = 30.0,
+        is_team_installation: bool = False,
+    ) -> None:
+        """Raise `AddressMissing` without a usable address and token."""
+        if not token:
+            raise AddressMissing(f"no access token of the platform; set {PLATFORM.secret_from}")
+        self._caller = HttpCaller(PLATFORM, base_url, token, timeout_s=timeout_s)
+        self.team = team
+        self._slug = slug
+        self._scopes = scopes
+        self._is_team_installation = is_team_installation
+
+    async def __aenter__(self) -> Self:
+        await self._caller.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        await self._caller.__aexit__(kind, error, place)
+
+    def now_ms(self) -> int:
+        """Return the platform's time as far as it is known: no event can be newer."""
+        return self._caller.now_ms()
+
+    async def get_bytes(self, call: Call, path: Sequence[str], query: Mapping[str, str]) -> bytes:
+        """Return the body of an answer. Repeated after failures that may be temporary."""
+        return await self._caller.call(self._request("GET", call, path, query))
+
+    async def patch(self, call: Call, path: Sequence[str], body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+        """Change a resource, and return the JSON of the answer. Never repeated."""
+        request = self._request("PATCH", call, path, None, msgspec.json.encode(body))
+        return parse(await self._caller.call(request), "the answer")
+
+    def stream(
+        self, call: Call, path: Sequence[str], query: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open an answer that is read in pieces. Never repeated."""
+        return self._caller.opened(self._request("GET", call, path, query))
+
+    def require_team_id(self) -> str:
+        """Return the team's id, for a path. Raises `TeamMissing`."""
+        if not self.team:
+            raise TeamMissing(
+                "this call needs the id of the team in its path, and a slug is not enough; set platform.team "
+                "or --team"
+            )
+        return self.team
+
+    def _request(
+        self,
+        method: str,
+        call: Call,
+        path: Sequence[str],
+        query: Mapping[str, str] | None,
+        body: bytes | None = None,
+    ) -> Request:
+        for part in path:
+            if not _NAME.fullmatch(part):
+                if "://" in part:
+                    raise InvalidCall(
+                        "the call has an address in place of an id or host name; expected shop.example.com, "
+                        "not https://shop.example.com/"
+                    )
+                raise InvalidCall(
+                    "an id or host name of the call is not valid; expected letters, digits and . _ - only"
+                )
+        if self._is_team_installation and not (self.team or self._slug):
+            raise TeamMissing(
+                "the integration is installed on a team, and its calls need the team; "
+                "set platform.team (--team) or platform.slug (--slug)"
+            )
+        if self._scopes is not None and (missing := missing_scopes(NEEDED[call], self._scopes)):
+            raise ScopeMissing(
+                f"the installation lacks the scope {', '.join(missing)}, which '{call}' needs; add it "
+                "to the integration, and have the change confirmed by an owner of the team"
+            )
+        team = {"teamId": self.team, "slug": self._slug}
+        return Request(
+            method, path, {**(query or {}), **{name: text for name, text in team.items() if text}}, body
+        )

@@ -1,0 +1,117 @@
+"""Explanations for callers: whether they are on, one at a time for each caller, and their line in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from receiver.console.api.source import LimitableSource
+from receiver.errors import CallerBusy, QueueFull
+from receiver.platform.client.chat import ChatRequest, Fragment
+from receiver.platform.client.gateway import Gateway
+from receiver.platform.explain.conversation import ChatStream, Conversation, Event
+from receiver.platform.explain.prices import Preview, preview_of
+from receiver.platform.explain.request import prepare
+from receiver.settings import Platform
+
+EXPLANATIONS_MAX: Final = 4
+"""Maximum number of explanations at a time, of all callers."""
+
+
+def gateway_stream(settings: Platform) -> ChatStream:
+    """Return a function that sends requests to the gateway of the settings."""
+
+    async def stream(request: ChatRequest) -> AsyncGenerator[Fragment, None]:
+        gateway = Gateway(settings.gateway_url, settings.api_key, settings.timeout_s)
+        async with gateway, aclosing(gateway.stream(request)) as fragments:
+            async for fragment in fragments:
+                yield fragment
+
+    return stream
+
+
+class Explainer:
+    """Explains traces with the settings in force."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Platform],
+        open_stream: Callable[[Platform], ChatStream] = gateway_stream,
+    ) -> None:
+        """`settings`: called for each explanation, because a reload may change them."""
+        self._settings = settings
+        self._open_stream = open_stream
+        self._running: set[str] = set()
+        """Names of the callers."""
+
+    async def preview(self, source: LimitableSource, trace_id: str) -> Preview:
+        """Return what would be sent. Raises `NoSuchTrace`, or `NotConfigured` if explanations are off."""
+        settings = self._settings()
+        return preview_of(await prepare(source, settings, trace_id), settings)
+
+    async def explain(
+        self, source: LimitableSource, trace_id: str, caller: str
+    ) -> AsyncGenerator[Event, None]:
+        """Explain a trace. Raises the same, `CallerBusy` or `QueueFull` before the first event."""
+        settings = self._settings()
+        with self._place(caller), _logged(settings.explain.model, caller) as course:
+            prepared = await prepare(source, settings, trace_id)
+            conversation = Conversation(self._open_stream(settings), prepared, settings.explain)
+            async with aclosing(conversation.events()) as events:
+                async for event in events:
+                    course.add(event)
+                    yield event
+
+    @contextmanager
+    def _place(self, caller: str) -> Iterator[None]:
+        if caller in self._running:
+            raise CallerBusy("an explanation for this user runs already; expected one at a time")
+        if len(self._running) >= EXPLANATIONS_MAX:
+            raise QueueFull(f"{EXPLANATIONS_MAX} explanations run already; retry later")
+        self._running.add(caller)
+        try:
+            yield
+        finally:
+            self._running.discard(caller)
+
+
+@dataclass(slots=True)
+class _Course:
+    """What the log says about an explanation."""
+
+    bytes: int = 0
+    """Size of all its requests."""
+    problem: str = "cancelled"
+    """Why it has no answer; empty if it has one."""
+
+    def add(self, event: Event) -> None:
+        """Add an event."""
+        if event.sent:
+            self.bytes += event.sent.bytes
+        if event.ended:
+            self.problem = event.ended.problem
+
+
+@contextmanager
+def _logged(model: str, caller: str) -> Iterator[_Course]:
+    """Log who had a trace explained, how much was sent, and how it ended. Texts are not logged."""
+    began_s, course = time.monotonic(), _Course()
+    try:
+        yield course
+    except Exception as error:
+        course.problem = type(error).__name__
+        raise
+    finally:
+        structlog.get_logger().info(
+            "explanation ended",
+            name=caller,
+            model=model,
+            bytes=course.bytes,
+            seconds=round(time.monotonic() - began_s, 3),
+            error=course.problem,
+        )

@@ -1,0 +1,86 @@
+"""Routes of explanations.
+
+GET  /api/v1/traces/{id}/explain      what would be sent, byte for byte, and what it may cost
+POST /api/v1/traces/{id}/explain      send it: a line of JSON for each event of `conversation`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+import msgspec
+from aiohttp import hdrs, web
+
+from receiver.console.api.access import CALLER, requires
+from receiver.console.api.dead_letters import require_json_content_type
+from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line
+from receiver.console.api.query_queue import CLIENT_CHECK_S
+from receiver.console.api.responses import JSON, send, whole_json
+from receiver.console.api.source import LimitableSource
+from receiver.console.queries.question import reject_unknown_parameters
+from receiver.platform.explain.conversation import Event
+from receiver.platform.explain.explainer import Explainer
+
+T = TypeVar("T")
+PATH: Final = "/api/v1/traces/{id}/explain"
+_ANSWER: Final = StreamedAnswer(JSON_LINES, lambda: iter(()), end_line)
+
+
+class ExplainRoutes:
+    """Handlers of the routes."""
+
+    def __init__(self, source_for: Callable[[web.Request], LimitableSource], explainer: Explainer) -> None:
+        self._source_for = source_for
+        self._explainer = explainer
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        router.add_get(PATH, self._preview)
+        router.add_post(PATH, self._explain)
+
+    # `operator`, because an explanation costs money and sends data to the platform.
+    @requires("operator", within_projects=True)
+    async def _preview(self, request: web.Request) -> web.Response:
+        reject_unknown_parameters(request.query)
+        if request.method == hdrs.METH_HEAD:
+            return web.Response(headers={hdrs.CONTENT_TYPE: JSON})
+        preview = await self._explainer.preview(self._source_for(request), request.match_info["id"])
+        return whole_json(HTTPStatus.OK, preview)
+
+    @requires("operator", within_projects=True)
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        require_json_content_type(request)
+        reject_unknown_parameters(request.query)
+        events = self._explainer.explain(
+            self._source_for(request), request.match_info["id"], request[CALLER].name
+        )
+        async with aclosing(_lines(request, events)) as lines:
+            return await send(request, await anext(lines), lines, _ANSWER)
+
+
+async def _lines(request: web.Request, events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(events) as open_events:
+        while (event := await while_connected(request, _next(open_events))) is not None:
+            yield msgspec.json.encode(event) + b"\n"
+
+
+async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)
+
+
+async def while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine. Cancels it, and raises `ConnectionResetError`, without a client."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait([task], timeout=CLIENT_CHECK_S))[0]:
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionResetError("the client closed the connection")
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,144 @@
+"""Life cycle of installations: finds out by probes when the platform disables, restores or deletes one.
+
+    active ──▶ disabled ──▶ deleted
+       ◀─────────
+
+The platform answers every call of a disabled installation with one error, so a probe is any call that changes
+nothing. An active installation is probed too, because the receiver may otherwise make no call for days, and
+at once when another call gets that error.
+
+Invariant: an installation ends only when the platform has had the whole time for a transfer of ownership, and
+refuses the token. Until then an outage, a wrong clock or an unknown answer changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from receiver.errors import OperatorError, place_and_reason
+from receiver.logs import limited
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.records import Installation, State
+
+ACTIVE_EVERY_S = 3_600.0
+"""Interval between two probes of an active installation."""
+DISABLED_FIRST_S = 60.0
+"""Time from the first probe that found an installation disabled to the next one. It doubles each time."""
+DISABLED_S_MAX = 6 * 3_600.0
+"""Longest time between two probes of an installation that is not active."""
+JITTER = 0.1
+"""Share by which an interval varies, so that receivers do not call together."""
+
+Verdict = Literal["works", "disabled", "forbidden", "unauthorized", "no answer"]
+"""Result of a probe. `works`: any answer that the platform gives only to a valid token."""
+Probe = Callable[[Installation, str], Verdict]
+"""Makes a call with the token of an installation. Blocks."""
+
+
+class _Due(NamedTuple):
+    at_s: float
+    """Monotonic time of the next probe."""
+    interval_s: float
+
+
+def next_state(record: Installation, verdict: Verdict, now_s: float) -> State:
+    """Return the state of an installation after a probe."""
+    if verdict == "disabled":
+        return "disabled"
+    if record.state != "disabled" or verdict == "no answer":
+        return record.state
+    is_over = record.deleted_at_s is not None and now_s >= record.deleted_at_s
+    if verdict == "works" or (verdict == "forbidden" and not is_over):
+        # A call that lacks only a scope shows that the configuration is not disabled any more.
+        return "active"
+    return "deleted" if is_over else "disabled"
+
+
+class LifeCycle:
+    """Probes the installations that have a token, each in its own interval."""
+
+    def __init__(
+        self,
+        installations: Installations,
+        probe: Probe,
+        *,
+        now_s: Callable[[], float] = time.time,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        random_share: Callable[[], float] = random.random,
+    ) -> None:
+        self._installations = installations
+        self._probe = probe
+        self._now_s = now_s
+        self._monotonic_s = monotonic_s
+        self._random_share = random_share
+        self._due: dict[str, _Due] = {}
+        self._has_request = threading.Event()
+
+    def request_probe(self) -> None:
+        """Make the next `probe_due` probe all active installations. Another thread may call this."""
+        self._has_request.set()
+
+    def probe_due(self) -> None:
+        """Probe every installation whose interval has passed, and record its new state."""
+        is_requested = self._has_request.is_set()
+        self._has_request.clear()
+        known = {record.id: record for record in self._installations.all() if not record.is_ended}
+        # An installation that has ended is never probed again.
+        self._due = {key: due for key, due in self._due.items() if key in known}
+        for record in known.values():
+            due = self._due.get(record.id)
+            is_early = is_requested and record.state == "active"
+            if is_early or due is None or due.at_s <= self._monotonic_s():
+                state = self._probed(record)
+                self._due[record.id] = self._next(record.state, state, due)
+                # The platform may not have answered the probe.
+                if is_early and state == "active":
+                    self._due[record.id] = _Due(self._monotonic_s() + DISABLED_FIRST_S, ACTIVE_EVERY_S)
+
+    def _probed(self, record: Installation) -> State:
+        """Probe an installation. Returns its state afterwards."""
+        try:
+            token = self._installations.token(record.id)
+            state = next_state(record, self._probe(record, token), self._now_s()) if token else record.state
+            if state != record.state and self._installations.set_state(record.id, state, self._now_s()):
+                _log_change(record, state)
+        # The page shows a token that cannot be read; a record that cannot be written is tried again.
+        except (OSError, OperatorError) as error:
+            text = place_and_reason(error) if isinstance(error, OSError) else str(error)
+            limited.warning("installation_probe", "installation cannot be probed", error=text)
+            return record.state
+        return state
+
+    def _next(self, before: State, state: State, due: _Due | None) -> _Due:
+        if state == "active":
+            interval_s = ACTIVE_EVERY_S
+        elif due is None or state != before:
+            interval_s = DISABLED_FIRST_S
+        else:
+            interval_s = min(2 * due.interval_s, DISABLED_S_MAX)
+        jitter = 1 + JITTER * (2 * self._random_share() - 1)
+        return _Due(self._monotonic_s() + interval_s * jitter, interval_s)
+
+
+def _log_change(record: Installation, state: State) -> None:
+    name = record.id
+    if state == "disabled":
+        limited.error(
+            f"installation:{name}",
+            "the platform has disabled an installation; its calls stop, spans are still received",
+            name=name,
+            action="an owner of the team transfers the integration to a member within 30 days",
+        )
+    elif state == "active":
+        limited.warning(f"installation:{name}", "an installation is active again", name=name)
+    else:
+        limited.error(
+            f"installation:{name}",
+            "the platform has deleted an installation; its token is destroyed, spans are kept",
+            name=name,
+            action="install the integration again on the page /platform",
+        )

@@ -1,0 +1,38 @@
+"""All records about the platform: DATA/platform/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from receiver.platform.installations.deployments import Deployments
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.projects import Projects
+from receiver.settings import Settings
+
+DIRECTORY: Final = "platform"
+
+
+class PlatformRecords(NamedTuple):
+    """The records that pages show and webhooks change."""
+
+    directory: Path
+    installations: Installations
+    projects: Projects
+    deployments: Deployments
+
+    def complete(self) -> None:
+        """Do what the disk has prevented before. What still fails is reported."""
+        for records in (self.installations, self.projects, self.deployments):
+            records.complete()
+
+
+def open_records(settings: Settings) -> PlatformRecords:
+    """Read the records. Raises `OSError`."""
+    directory = Path(settings.data_dir) / DIRECTORY
+    return PlatformRecords(
+        directory,
+        Installations(directory, settings.platform.encryption_key),
+        Projects(directory),
+        Deployments(directory),
+    )

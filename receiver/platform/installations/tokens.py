@@ -1,0 +1,166 @@
+r"""Access tokens at rest: a file for each installation, readable by its owner only, encrypted with a key.
+
+    DATA/platform/tokens/ID    plain \n token      or      aes-256-gcm \n nonce 12 bytes │ ciphertext
+
+The ciphertext is bound to the id, so that the file of another installation is not accepted.
+
+Invariant: a token is only in these files, and in the memory of this process.
+Never: a token in a log, an error, a `repr` or an argument of a process.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from receiver.durable.files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    Files,
+    drafts_in,
+    make_directories,
+    opened,
+    reported,
+    write_all,
+    write_durably,
+)
+from receiver.errors import OperatorError
+from receiver.platform.installations.record_files import file_name
+
+_PLAIN: Final = b"plain\n"
+_ENCRYPTED: Final = b"aes-256-gcm\n"
+_NONCE_BYTES = 12
+_KEY_BYTES = 32
+
+
+class Tokens:
+    """The directory of tokens."""
+
+    def __init__(self, directory: Path, key: str, files: Files) -> None:
+        """`key`: text from which the encryption key is derived; empty: tokens are not encrypted."""
+        self._directory = directory
+        self._cipher = _cipher_of(key) if key else None
+        self._files = files
+
+    def __contains__(self, installation_id: str) -> bool:
+        """Return whether there is a token of this installation."""
+        return self._files.size_bytes(self.path_of(installation_id)) is not None
+
+    def keep(self, installation_id: str, token: str) -> None:
+        """Write the token of an installation. Raises `OSError`."""
+        make_directories(self._directory, self._files)
+        write_durably(
+            self.path_of(installation_id), *self._parts_of(installation_id, token), files=self._files
+        )
+
+    def read(self, installation_id: str) -> str:
+        """Return the token of an installation; empty if there is none.
+
+        Raises `OperatorError` if the key is not the key that encrypted it.
+        """
+        path = self.path_of(installation_id)
+        try:
+            content = self._files.read(path)
+        except FileNotFoundError:
+            return ""
+        if content.startswith(_PLAIN):
+            return content.removeprefix(_PLAIN).decode()
+        if content.startswith(_ENCRYPTED):
+            return self._decrypted(installation_id, path, content.removeprefix(_ENCRYPTED))
+        raise OperatorError(f"token file '{path}' is damaged; install the integration again")
+
+    def kind(self, installation_id: str) -> str:
+        """Return how a token is stored: `plain`, `encrypted` or `damaged`; empty if there is none."""
+        try:
+            begin = self._files.read_head(self.path_of(installation_id), len(_ENCRYPTED))
+        except FileNotFoundError:
+            return ""
+        except OSError:
+            return "damaged"
+        if begin.startswith(_PLAIN):
+            return "plain"
+        return "encrypted" if begin == _ENCRYPTED else "damaged"
+
+    def destroy(self, installation_id: str) -> None:
+        """Overwrite and delete the token of an installation, if there is one. Raises `OSError`."""
+        path = self.path_of(installation_id)
+        if self._files.size_bytes(path) is not None:
+            self._erase(path)
+
+    def prepare(self) -> None:
+        """Delete drafts of a crash, make all files private, and encrypt tokens that are not encrypted.
+
+        A file for which that fails is reported, and tried again at the next start.
+        """
+        if self._files.size_bytes(self._directory) is None:
+            return
+        # The directory may have been created by hand or restored with a wider mode.
+        with reported("permissions of a directory cannot be set", self._directory):
+            self._files.set_mode(self._directory, DIRECTORY_MODE)
+        for draft in drafts_in(self._directory, self._files):
+            with reported("temporary file with a token cannot be deleted", draft):
+                self._erase(draft)
+        for name in self._files.names(self._directory):
+            path = self._directory / name
+            with reported("file of a token cannot be made private or encrypted", path):
+                self._files.set_mode(path, FILE_MODE)
+                if self._cipher and self._files.read_head(path, len(_PLAIN)) == _PLAIN:
+                    self._encrypt(path)
+
+    def _encrypt(self, path: Path) -> None:
+        token = self._files.read(path).removeprefix(_PLAIN).decode()
+        # Opened before the rename, after which no name leads to the bytes that are overwritten.
+        with opened(self._files, path) as fd:
+            # By the name of the file, which the id has as well.
+            write_durably(path, *self._parts_of_name(path.name, token), files=self._files)
+            self._overwrite(fd, len(_PLAIN) + len(token.encode()))
+
+    def _erase(self, path: Path) -> None:
+        with opened(self._files, path) as fd:
+            self._overwrite(fd, self._files.size_bytes(path) or 0)
+        self._files.unlink(path)
+        self._files.sync_directory(path.parent)
+
+    def _overwrite(self, fd: int, size_bytes: int) -> None:
+        write_all(self._files, fd, bytes(size_bytes), 0)
+        self._files.sync(fd)
+
+    def path_of(self, installation_id: str) -> Path:
+        """Return the path of a token, whether or not it exists."""
+        return self._directory / file_name(installation_id)
+
+    def _parts_of(self, installation_id: str, token: str) -> tuple[bytes, ...]:
+        return self._parts_of_name(file_name(installation_id), token)
+
+    def _parts_of_name(self, name: str, token: str) -> tuple[bytes, ...]:
+        if self._cipher is None:
+            return _PLAIN, token.encode()
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return _ENCRYPTED, nonce, self._cipher.encrypt(nonce, token.encode(), name.encode())
+
+    def _decrypted(self, installation_id: str, path: Path, content: bytes) -> str:
+        if self._cipher is None:
+            raise OperatorError(
+                f"token file '{path}' is encrypted; expected the setting platform.encryption_key_file"
+            )
+        nonce, ciphertext = content[:_NONCE_BYTES], content[_NONCE_BYTES:]
+        try:
+            return self._cipher.decrypt(nonce, ciphertext, file_name(installation_id).encode()).decode()
+        # `ValueError`: a file that is cut is shorter than a nonce.
+        except (InvalidTag, ValueError):
+            raise OperatorError(
+                f"token file '{path}' cannot be decrypted; expected the platform.encryption_key "
+                "that encrypted it, and an undamaged file"
+            ) from None
+
+
+def _cipher_of(key: str) -> AESGCM:
+    # Not a slow derivation: the setting is a random key of at least 32 characters, not a password.
+    derivation = HKDF(SHA256(), _KEY_BYTES, salt=None, info=b"trace-drain access tokens")
+    return AESGCM(derivation.derive(key.encode()))

@@ -1,0 +1,1 @@
+"""Operators' pages of the hosting platform."""

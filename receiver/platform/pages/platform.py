@@ -1,0 +1,123 @@
+"""Page of the platform: its installations, what each may do, and what an operator must do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from receiver.console.ui.page import Context
+from receiver.console.ui.view import View
+from receiver.errors import OperatorError, place_and_reason
+from receiver.platform.client.scopes import NEEDED, missing_scopes
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.installing import unusable_settings
+from receiver.platform.installations.listing import instant_of
+from receiver.platform.installations.platform_records import PlatformRecords
+from receiver.platform.installations.records import Installation
+from receiver.platform.installations.retention import removed_projects
+
+INSTALLATIONS_MAX = 100
+"""Maximum number of installations that the page shows."""
+FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
+    name.capitalize(): scopes for name, scopes in NEEDED.items()
+}
+"""Feature → the scopes that its calls need."""
+
+
+class Feature(NamedTuple):
+    """A feature of the receiver, as far as an installation allows it."""
+
+    name: str
+    needed: tuple[str, ...]
+    level: str
+    """`verified`, `warning` or `error`: the look of the text."""
+    text: str
+    action: str = ""
+    """What unblocks it; empty if nothing is blocked."""
+
+
+class Shown(NamedTuple):
+    """An installation as the page shows it."""
+
+    record: Installation
+    since: str
+    installed_at: str
+    deleted_at: str
+    """When the platform deletes it; empty unless it is disabled."""
+    days_left: float
+    token: str
+    """State of the token in words."""
+    problem: str
+    """Why the token cannot be used; empty if it can."""
+    features: list[Feature]
+
+
+async def build(records: PlatformRecords, view: View) -> Context:
+    """Return the installations, the newest first."""
+    installations, settings = records.installations, view.facts.settings.platform
+    installed = installations.all()
+    shown = await view.facts.in_pool(
+        lambda: [_shown(installations, record, view.now_s) for record in installed[:INSTALLATIONS_MAX]]
+    )
+    result = view.facts.results.result_of(view.query.get("result", ""))
+    return {
+        "installed": [each for each in shown if not each.record.is_ended],
+        "ended": [each for each in shown if each.record.is_ended],
+        "hidden_count": len(installed) - len(shown),
+        "unreadable": sorted(installations.unreadable),
+        "missing_settings": unusable_settings(settings),
+        "result": result,
+        "removed_projects": removed_projects(
+            records.projects.all(), view.facts.settings.platform.webhook.project_retention_days
+        ),
+    }
+
+
+def _shown(installations: Installations, record: Installation, now_s: float) -> Shown:
+    problem, deleted_at_s = token_problem(installations, record), record.deleted_at_s
+    return Shown(
+        record,
+        instant_of(record.since_s),
+        instant_of(record.installed_at_s),
+        instant_of(deleted_at_s),
+        0.0 if deleted_at_s is None else max(0.0, deleted_at_s - now_s) / 86_400,
+        token_text(installations, record.id),
+        problem,
+        [_feature(name, needed, record, problem) for name, needed in FEATURES.items()],
+    )
+
+
+def token_text(installations: Installations, installation_id: str) -> str:
+    """Return in words how the token is stored."""
+    kind = installations.token_kind(installation_id)
+    return {"": "none", "plain": "stored, not encrypted"}.get(kind, f"stored, {kind}")
+
+
+def token_problem(installations: Installations, record: Installation) -> str:
+    """Return why the token of an installation cannot be used; empty if it can. Blocks."""
+    if record.is_ended:
+        return ""
+    try:
+        return "" if installations.token(record.id) else "the token was not stored: install again"
+    except OperatorError as error:
+        return str(error)
+    except OSError as error:
+        return f"the token cannot be read: {place_and_reason(error)}"
+
+
+def _feature(name: str, needed: tuple[str, ...], record: Installation, problem: str) -> Feature:
+    if record.state == "disabled":
+        action = "An owner of the team transfers the integration to a member of the team."
+        return Feature(name, needed, "error", "blocked: the platform has disabled the installation", action)
+    if problem:
+        return Feature(name, needed, "error", "blocked: there is no usable token", problem)
+    if record.scopes is None:
+        text = "allowed, unless the platform answers that a scope is missing: it has not listed the scopes"
+        return Feature(name, needed, "warning", text)
+    if missing := missing_scopes(needed, record.scopes):
+        action = (
+            f"Add {', '.join(missing)} to the integration on the platform; every affected user and team "
+            "owner confirms it there, and the feature comes back by itself."
+        )
+        return Feature(name, needed, "error", f"blocked: {', '.join(missing)} is not granted", action)
+    return Feature(name, needed, "verified", "allowed")

@@ -1,0 +1,168 @@
+"""What each type of webhook changes in the records of projects, deployments and installations.
+
+Invariant: the records decide by the time of creation, so that webhooks may be applied in any order and more
+    than once. The form of a payload is not stated by the platform: several spellings are understood, and a
+    payload that names no object is kept as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from receiver.platform.webhooks.webhook import Webhook, as_object
+
+Outcome = Literal["applied", "unchanged", "unknown", "duplicate"]
+
+NAME_CHARS_MAX = 256
+"""Length to which the name of a project is cut."""
+_PROJECT_ID = ("project.id", "projectId", "project", "id")
+_PROJECT_NAME = ("project.name", "projectName", "name")
+_DEPLOYMENT_ID = ("deployment.id", "deploymentId", "deployment")
+_PROJECT_OF_DEPLOYMENT = ("project.id", "projectId", "project", "deployment.projectId")
+_DEPLOYMENT_TYPES = "deployment."
+"""Beginning of the types of webhooks about deployments. The platform does not state which there are."""
+_INSTALLATION_ID = ("configuration.id", "configurationId", "configuration", "installationId", "id")
+_SCOPES = ("configuration.scopes", "scopes")
+_INSTALLATION_PREFIX = "icfg_"
+"""Beginning of every id of an installation, which the platform states."""
+
+
+class Projects(Protocol):
+    """Records of projects. Each method returns whether a record changed, and may raise `OSError`."""
+
+    def created(self, project_id: str, name: str, at_s: float) -> bool:
+        """Set the name of a project."""
+
+    def removed(self, project_id: str, at_s: float) -> bool:
+        """Note that a project was removed."""
+
+
+class Deployments(Protocol):
+    """Records of deployments. The method returns whether a record changed, and may raise `OSError`."""
+
+    def assign(self, deployment_id: str, project_id: str, at_s: float) -> bool:
+        """Set the project of a deployment."""
+
+
+class Installations(Protocol):
+    """Records of installations. Each method returns whether a record changed, and may raise `OSError`."""
+
+    def set_state(self, installation_id: str, state: Literal["removed"], at_s: float) -> bool:
+        """End an installation and destroy its token."""
+
+    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, at_s: float) -> bool:
+        """Set the granted scopes; `None`: the platform did not list them."""
+
+
+class Records(Protocol):
+    """The records that webhooks change."""
+
+    @property
+    def projects(self) -> Projects:
+        """Return the records of projects."""
+
+    @property
+    def deployments(self) -> Deployments:
+        """Return the records of deployments."""
+
+    @property
+    def installations(self) -> Installations:
+        """Return the records of installations."""
+
+
+def apply(webhook: Webhook, records: Records) -> Outcome:
+    """Change the records durably. Raises `OSError`; then it must be applied again."""
+    is_about_deployment = webhook.type.startswith(_DEPLOYMENT_TYPES)
+    change = _deployment_reported if is_about_deployment else _CHANGE_OF.get(webhook.type)
+    if change is None:
+        return "unknown"
+    document = dict(as_object(msgspec.json.decode(webhook.body)))
+    # The id of the webhook, which is not that of a project.
+    document.pop("id", None)
+    is_changed = change(records, as_object(document.get("payload", document)), webhook.at_s)
+    if is_changed is None:
+        return "unknown"
+    return "applied" if is_changed else "unchanged"
+
+
+def _project_created(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+    project_id = _text_at(payload, _PROJECT_ID)
+    # A project whose name is unknown is shown by its id.
+    name = _text_at(payload, _PROJECT_NAME)[:NAME_CHARS_MAX]
+    return records.projects.created(project_id, name, at_s) if project_id else None
+
+
+def _project_removed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+    project_id = _text_at(payload, _PROJECT_ID)
+    return records.projects.removed(project_id, at_s) if project_id else None
+
+
+def _deployment_reported(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+    deployment_id, project_id = _text_at(payload, _DEPLOYMENT_ID), _text_at(payload, _PROJECT_OF_DEPLOYMENT)
+    if not (deployment_id and project_id):
+        return None
+    return records.deployments.assign(deployment_id, project_id, at_s)
+
+
+def _installation_removed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+    installation_id = _installation_id(payload)
+    return records.installations.set_state(installation_id, "removed", at_s) if installation_id else None
+
+
+def _scopes_confirmed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+    installation_id = _installation_id(payload)
+    if not installation_id:
+        return None
+    listed = next((value for path in _SCOPES if isinstance(value := _at(payload, path), list)), None)
+    # Without a list, the scopes are unknown: calls are tried again, and the platform's answers decide.
+    scopes = None if listed is None else [scope for scope in listed if isinstance(scope, str)]
+    return records.installations.set_scopes(installation_id, scopes, at_s)
+
+
+_Change = Callable[[Records, Mapping[str, object], float], bool | None]
+"""Returns whether a record changed; `None` if the payload names no object."""
+_CHANGE_OF: dict[str, _Change] = {
+    "project.created": _project_created,
+    "project.removed": _project_removed,
+    "integration-configuration.removed": _installation_removed,
+    "integration-configuration.scope-change-confirmed": _scopes_confirmed,
+}
+
+
+def _installation_id(payload: Mapping[str, object]) -> str:
+    """Return the id of an installation, wherever the payload has it; empty if it has none or several."""
+    named = [value for path in _INSTALLATION_ID if _is_installation_id(value := _at(payload, path))]
+    found = {str(value) for value in named[:1]} or set(_installation_ids_in(payload))
+    return found.pop() if len(found) == 1 else ""
+
+
+def _is_installation_id(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(_INSTALLATION_PREFIX)
+
+
+def _installation_ids_in(payload: object) -> Iterable[str]:
+    # A list of values to visit, because the depth of the payload must not be that of the calls.
+    values = [payload]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+        elif _is_installation_id(value):
+            yield str(value)
+
+
+def _text_at(payload: Mapping[str, object], paths: Iterable[str]) -> str:
+    """Return the first text at these paths; empty if there is none."""
+    return next((value for path in paths if isinstance(value := _at(payload, path), str) and value), "")
+
+
+def _at(payload: Mapping[str, object], path: str) -> object:
+    value: object = payload
+    for key in path.split("."):
+        value = as_object(value).get(key)
+    return value

@@ -1,0 +1,206 @@
+"""Thread of the writer: reads ledger and deduplication window, applies the schema, then runs the writer.
+
+Invariant: no row is stored before ledger and window are read. A failure of the thread is kept for `health`,
+which ends the process. The thread waits for the store and the disk without limit.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from receiver import transcode
+from receiver.dead_letters.directory import DeadLetters
+from receiver.engine import schema
+from receiver.engine.error_codes import SLOW, Fault, fault_of
+from receiver.engine.expiry import Expiry
+from receiver.engine.store import Store
+from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
+from receiver.journal.segments import Journal
+from receiver.ledger.balance import Backlog, LiveBalanceSource
+from receiver.ledger.ledger import Ledger, is_first_on
+from receiver.logs import limited
+from receiver.redelivery.window import Window, drains_without_dedupe
+from receiver.settings import Settings
+from receiver.store_process.lost_tables import LostTables
+from receiver.store_process.stop_signal import StopSignal
+from receiver.store_process.watchdog import MARGIN_S, Watchdog
+from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
+from receiver.writer.environment import Environment, Stopping
+from receiver.writer.progress import Progress, WaitingUnits
+from receiver.writer.writer import Writer
+
+T = TypeVar("T")
+
+
+class WriterThread:
+    """The writer with its logs, and their state as other threads read it."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what the thread works with
+        self,
+        settings: Settings,
+        store: Store,
+        journal: Journal,
+        dead: DeadLetters,
+        expiry: Expiry,
+        lost_tables: LostTables,
+    ) -> None:
+        self.progress = Progress()
+        self.has_tables = False
+        """Whether the tables are known to be up to date."""
+        self.balances: LiveBalanceSource | None = None
+        """The ledger; `None` until it is read."""
+        self._settings, self._data_dir = settings, Path(settings.data_dir)
+        self._store, self._journal, self._dead, self._expiry = store, journal, dead, expiry
+        self._lost_tables = lost_tables
+        self._window: Window | None = None
+        self._drains_without_dedupe = drains_without_dedupe(settings)
+        # Read before the writer creates the directory whose absence is the result.
+        self._is_first = is_first_on(self._data_dir)
+        self._failure: BaseException | None = None
+        self._stop_signal = StopSignal(time.monotonic)
+        self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
+        # A daemon thread, so that a writer that hangs in the engine cannot prevent the exit.
+        self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, grace_s: float) -> None:
+        """Let the writer insert sealed segments for this long."""
+        self._stop_signal.stop(grace_s)
+
+    def join(self, seconds: float) -> None:
+        """Wait until the thread has ended, at most this long."""
+        self._thread.join(seconds)
+
+    def exempt_drains(self, settings: Settings) -> None:
+        """Apply each drain's `dedupe`."""
+        self._drains_without_dedupe = drains_without_dedupe(settings)
+        # Without a window the thread has not read it yet, and opens it with the drains stored above.
+        if self._window is not None:
+            self._window.exempt_drains = self._drains_without_dedupe
+
+    def check(self) -> None:
+        """Raise the exception that ended the thread, or `WriterHangs`."""
+        if self._failure is not None:
+            raise self._failure
+        self._watchdog.check()
+
+    def require_balances(self) -> LiveBalanceSource:
+        """Return the ledger. Raises `DiskTrouble` until it is read."""
+        if self.balances is None:
+            raise DiskTrouble("ledger is still being read; retry in a few seconds")
+        return self.balances
+
+    def _write(self) -> None:
+        try:
+            # The ledger first: it recorded how long the log of the window must be, so a loss is noticed.
+            ledger = self._open_with_retries("ledger", self._open_ledger)
+            self._window = self._open_with_retries("redelivery window", partial(self._open_window, ledger))
+            self.balances = LiveBalanceSource(ledger, Backlog(self._data_dir / "journal"))
+            writer = self._writer(self._window, ledger)
+            # Before the schema, because applying it may wait for the store for days.
+            writer.run_maintenance()
+            self._apply_schema(writer, ledger)
+            writer.run()
+        # Raised out of a sleep or a retry. Segments that are left stay in the journal.
+        except Stopping:
+            return
+        except BaseException as failure:  # noqa: BLE001 - `check` raises it, and the process ends
+            self._failure = failure
+        finally:
+            self._watchdog.stop()
+
+    def _apply_schema(self, writer: Writer, ledger: Ledger) -> None:
+        """Apply the schema, retrying for as long as the store is unavailable or used by another process."""
+        progress, delays = self.progress, Delays(random.random)
+        while fault := self._schema_fault(ledger):
+            # No writer runs yet, so the backlog would otherwise be reported as empty.
+            WaitingUnits(self._journal.sealed(), progress).report(time.time())
+            limited.warning("writer: schema", "schema cannot be applied yet", error=progress.trouble)
+            writer.run_maintenance()
+            self._stop_signal.sleep(next(delays.slow if fault in SLOW else delays.fast))
+        progress.trouble = ""
+        self.has_tables = True
+
+    def _schema_fault(self, ledger: Ledger) -> Fault | None:
+        """Apply the schema once. Returns the class of the error, or `None` if the tables are up to date."""
+        progress, wanted = self.progress, schema.wanted(self._settings)
+        try:
+            detect = partial(self._lost_tables.detect, self._store, transcode.SCHEMAS, ledger, time.time())
+            self._open_with_retries("store.lost", detect)
+            schema.apply(self._store, transcode.SCHEMAS, *wanted, sleep=self._stop_signal.sleep)
+            # At the start only: a trial table of our own cannot be in use now.
+            self._store.forget_trials()
+        except StoreTrouble as trouble:
+            fault, error = fault_of(trouble), trouble.label
+            progress.record_failure(fault, error)
+        # Not raised: a wrong table must not end the process, which also serves health and ledger.
+        except OperatorError as operator_error:
+            fault, error = Fault.HOLD, str(operator_error)
+        else:
+            return None
+        progress.trouble = f"schema: {error}"
+        # Other errors are temporary and need no operator.
+        if fault is Fault.HOLD:
+            progress.alarm("schema", f"schema cannot be applied: {error}")
+        return fault
+
+    def _open_window(self, ledger: Ledger) -> Window:
+        return Window(
+            self._data_dir / "redelivery",
+            self._settings.redelivery,
+            time.monotonic,
+            exempt_drains=self._drains_without_dedupe,
+            extent_min=ledger.window,
+        )
+
+    def _open_ledger(self) -> Ledger:
+        return Ledger(self._data_dir / "ledger", self._settings.ledger, time.time, is_first=self._is_first)
+
+    def _open_with_retries(self, name: str, open_log: Callable[[], T]) -> T:
+        """Open a log. Retries disk errors without limit, because no row may be stored without the log."""
+        for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
+            try:
+                return open_log()
+            except OSError as os_error:
+                error = place_and_reason(os_error)
+                self.progress.trouble = f"{name} cannot be read: {error}"
+                limited.error(f"writer: {name}", f"{name} cannot be read", error=error)
+            self._stop_signal.sleep(delay_s)
+        raise AssertionError("backoff delays ended; expected them to be infinite")
+
+    def _writer(self, window: Window, ledger: Ledger) -> Writer:
+        environment = Environment(
+            now=time.time,
+            monotonic=time.monotonic,
+            sleep=self._stop_signal.sleep,
+            jitter=random.random,
+            repair_dir=self._data_dir / "repair",
+            retention_days=self._settings.store.retention_days,
+            heartbeat=self._on_step,
+        )
+        return Writer(
+            self._journal,
+            self._store,
+            core=transcode,
+            window=window,
+            ledger=ledger,
+            dead=self._dead,
+            progress=self.progress,
+            environment=environment,
+        )
+
+    def _on_step(self) -> None:
+        """Callback that the writer runs between two steps."""
+        self._watchdog.beat()
+        self._expiry.check()
+        if self.has_tables:
+            self._expiry.drop_expired_days()

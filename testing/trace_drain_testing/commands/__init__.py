@@ -1,0 +1,1 @@
+"""Commands of the test kit, one file each."""

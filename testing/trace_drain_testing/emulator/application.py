@@ -1,0 +1,90 @@
+"""The emulator as an application: platform API, gateway, control API and control page on one address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import msgspec
+from aiohttp import web
+
+from receiver.http.origin import OriginCheck
+from trace_drain_testing.emulator import api, control, control_page, drains_control
+from trace_drain_testing.emulator.gateway import gateway
+from trace_drain_testing.emulator.platform import Platform
+from trace_drain_testing.shop import shop
+from trace_drain_testing.shop.shop_platform import ShopPlatform
+
+API, GATEWAY, CONTROL = "/platform", "/gateway", "/control"
+"""Path of each part."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a client needs to know, as in `platform.json`."""
+
+    base_url: str
+    gateway_url: str
+    control_url: str
+    token: str
+    api_key: str
+    client_id: str
+    client_secret: str
+    team_id: str
+    webhook_secret: str
+    install_url: str
+
+
+def facts_of(platform: Platform, url: str) -> Facts:
+    """Return the facts of an emulator that answers at this URL."""
+    return Facts(
+        base_url=url + API,
+        gateway_url=url + GATEWAY,
+        control_url=url + CONTROL,
+        token=platform.first_token,
+        api_key=platform.secrets.api_key,
+        client_id=platform.secrets.client_id,
+        client_secret=platform.secrets.client_secret,
+        team_id=platform.team_id,
+        webhook_secret=platform.webhooks.secret,
+        install_url=f"{url}{CONTROL}/install",
+    )
+
+
+def application(platform: Platform) -> web.Application:
+    """Return the application."""
+
+    async def to_control_page(_request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound(CONTROL)
+
+    check = OriginCheck("emulator", (), allows_short_names=True)
+    made = web.Application(middlewares=[check.middleware], client_max_size=gateway.REQUEST_BYTES_MAX)
+    shop_runner = shop.ShopRunner(ShopPlatform(platform))
+    made.add_routes(
+        [
+            web.get("/", to_control_page),
+            *control_page.routes(platform, CONTROL),
+            *control.routes(platform, CONTROL),
+            *drains_control.routes(platform.drains, CONTROL),
+            *gateway.routes(platform.gateway, GATEWAY, CONTROL),
+            *shop.routes(shop_runner, CONTROL),
+            *api.routes(platform, API),
+        ]
+    )
+
+    async def stop(_application: web.Application) -> None:
+        platform.stop()
+
+    async def background(_application: web.Application) -> AsyncIterator[None]:
+        sending = asyncio.create_task(platform.webhooks.run())
+        yield
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+        await shop_runner.stop()
+        await platform.webhooks.close()
+        await platform.drains.close()
+
+    made.on_shutdown.append(stop)
+    made.cleanup_ctx.append(background)
+    return made

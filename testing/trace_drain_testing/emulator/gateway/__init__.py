@@ -1,0 +1,1 @@
+"""Emulated gateway to language models."""

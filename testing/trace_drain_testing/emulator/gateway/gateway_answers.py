@@ -1,0 +1,179 @@
+"""Answers of the emulated gateway's models: scripted by a test, or derived from the request.
+
+The same request always gets the same derived answer: its text quotes the request, and a tool that is offered
+is called once with arguments that fit its JSON Schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from trace_drain_testing.emulator.gateway.gateway_request import ChatRequest, ChosenTool, Message, Tool
+
+CHARACTERS_PER_TOKEN = 4
+IMAGE_TOKENS = 85
+MESSAGE_TOKENS = 4
+QUOTED_CHARACTERS = 200
+"""Maximum length of the part of a message that a derived answer quotes."""
+REFERENCE = "[span:"
+"""Start of a reference to a span, in instructions that ask for such references and in the answer."""
+SPANS_NAMED = 3
+"""Spans that a derived answer names."""
+DEPTH_MAX = 8
+"""Nesting of schemas down to which arguments are derived."""
+
+
+class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tool call of a scripted answer."""
+
+    name: str
+    arguments: dict[str, Any] | str = {}
+    """An object, or the exact text, which may be invalid JSON."""
+
+
+class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Answer to the next request, whatever it asks."""
+
+    text: str = ""
+    tool_calls: tuple[ScriptedCall, ...] = ()
+    finish_reason: str = ""
+    """Empty: the reason that fits the answer."""
+
+
+class SpanRow(msgspec.Struct, frozen=True):
+    """Line of a trace's summary, as far as a derived answer quotes it."""
+
+    span_id: str
+    service: str
+    name: str
+    duration_ms: float
+    part: str = ""
+
+
+class Call(NamedTuple):
+    """Tool call of an answer."""
+
+    name: str
+    arguments: str
+
+
+class Usage(NamedTuple):
+    """Tokens of a request and its answer."""
+
+    prompt: int
+    completion: int
+
+
+class Answer(NamedTuple):
+    """Complete answer, before it is written as one object or as a stream."""
+
+    text: str
+    calls: tuple[Call, ...]
+    finish_reason: str
+    usage: Usage
+
+
+def scripted_answer(script: ScriptedAnswer, request: ChatRequest) -> Answer:
+    """Return the scripted answer."""
+    calls = tuple(
+        Call(call.name, call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments))
+        for call in script.tool_calls
+    )
+    return _answer(request, script.text, calls, script.finish_reason)
+
+
+def derived_answer(request: ChatRequest) -> Answer:
+    """Return an answer that depends on the request only."""
+    question = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+    if tool := _tool_to_call(request):
+        arguments = _value(tool.function.parameters, question, DEPTH_MAX) if tool.function.parameters else {}
+        return _answer(request, "", (Call(tool.function.name, json.dumps(arguments)),))
+    if (schema := request.answer_schema) is not None:
+        return _answer(request, json.dumps(_value(schema, question, DEPTH_MAX)))
+    if named := _named_spans(request.messages):
+        return _answer(request, " ".join(named))
+    parts = [f"You wrote: {question[:QUOTED_CHARACTERS]}"]
+    if images := sum(len(message.images) for message in request.messages):
+        parts.append(f"Images: {images}.")
+    parts += [f"A tool answered: {result[:QUOTED_CHARACTERS]}" for result in _tool_results(request.messages)]
+    return _answer(request, "\n".join(parts))
+
+
+def _answer(request: ChatRequest, text: str, calls: tuple[Call, ...] = (), finish_reason: str = "") -> Answer:
+    tokens_max = request.tokens_max
+    if tokens_max is not None and not calls and tokens(text) > tokens_max:
+        text, finish_reason = text[: tokens_max * CHARACTERS_PER_TOKEN], finish_reason or "length"
+    completion = tokens(text) + sum(tokens(call.name + call.arguments) for call in calls)
+    usage = Usage(prompt_tokens(request), completion)
+    return Answer(text, calls, finish_reason or ("tool_calls" if calls else "stop"), usage)
+
+
+def tokens(text: str) -> int:
+    """Return the number of tokens of a text: one for every four characters that have begun."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def prompt_tokens(request: ChatRequest) -> int:
+    """Return the number of tokens of a request."""
+    offered = tokens(msgspec.json.encode(request.tools).decode()) if request.tools else 0
+    return offered + sum(map(_message_tokens, request.messages))
+
+
+def _message_tokens(message: Message) -> int:
+    called = sum(tokens(call.function.name + call.function.arguments) for call in message.tool_calls or [])
+    return MESSAGE_TOKENS + tokens(message.text) + IMAGE_TOKENS * len(message.images) + called
+
+
+def _tool_to_call(request: ChatRequest) -> Tool | None:
+    """Return the tool that the model calls: the chosen tool, or the first until a tool has answered."""
+    tools, choice = request.tools or [], request.tool_choice
+    if not tools or choice == "none":
+        return None
+    if isinstance(choice, ChosenTool):
+        return next(tool for tool in tools if tool.function.name == choice.function.name)
+    has_answer = request.messages[-1].role == "tool"
+    return None if has_answer and choice != "required" else tools[0]
+
+
+def _tool_results(messages: Iterable[Message]) -> list[str]:
+    return [message.text for message in messages if message.role == "tool"]
+
+
+def _named_spans(messages: Sequence[Message]) -> list[str]:
+    """Return sentences about the first spans in the data, if the instructions ask for references to spans."""
+    if not any(REFERENCE in message.text for message in messages if message.role == "system"):
+        return []
+    lines = (line for message in messages if message.role != "system" for line in message.text.splitlines())
+    # The same span may be in the question and in the result of a tool.
+    sentences = dict.fromkeys(filter(None, map(_span_sentence, lines)))
+    return list(sentences)[:SPANS_NAMED]
+
+
+def _span_sentence(line: str) -> str:
+    try:
+        row = msgspec.json.decode(line, type=SpanRow)
+    except msgspec.DecodeError:
+        return ""
+    how = "failed after" if row.part == "error" else "took"
+    return f"{row.name} of {row.service} {how} {row.duration_ms:.0f} ms {REFERENCE}{row.span_id}]."
+
+
+def _value(schema: dict[str, Any], question: str, depth: int) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the first value that a JSON Schema allows; a string without `enum` quotes the question."""
+    if allowed := schema.get("enum"):
+        return allowed[0]
+    properties = schema.get("properties", {})
+    match schema.get("type", "object" if properties else "string"):
+        case "object":
+            names = schema.get("required", []) if depth else []
+            return {name: _value(properties.get(name, {}), question, depth - 1) for name in names}
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "string":
+            return question[:QUOTED_CHARACTERS]
+        case other:
+            return {"array": [], "boolean": True}.get(str(other))

@@ -1,0 +1,209 @@
+"""OTLP client: sends one request at a time, and retries the same bytes until a final answer.
+
+Uses callbacks instead of coroutines: with 10 spans per request, a future per request would double the cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from random import Random
+from typing import NamedTuple
+
+from trace_drain_testing.load.answer import RETRYABLE, Answer
+from trace_drain_testing.load.connection import RESET, Connection
+from trace_drain_testing.load.permanent_errors import EXPECTED_TLS, failure_text, permanent_error, speaks_tls
+from trace_drain_testing.load.requests import Request
+from trace_drain_testing.load.tally import Tally
+
+BACKOFF_FIRST_S = 1.0
+BACKOFF_MAX_S = 5.0
+JITTER = 0.2
+
+
+class Target(NamedTuple):
+    """Address of the receiver, and timeouts of a client."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    timeout_s: float = 10.0
+    """Timeout of one attempt; the default is that of SDKs."""
+    patience_s: float = 60.0
+    """Timeout of a request with all its retries."""
+    backoff_first_s: float = BACKOFF_FIRST_S
+    """First delay before a retry. Doubled after every attempt without a `Retry-After`, up to 5 s."""
+
+
+class ClientContext:
+    """State that all clients share: source of requests and destination of results."""
+
+    def __init__(
+        self,
+        target: Target,
+        tally: Tally,
+        next_request: Callable[[], Request | None],
+        on_permanent_error: Callable[[str], None],
+    ) -> None:
+        """`next_request` returns the next request with its due time.
+
+        `on_permanent_error` is called with an error that no retry can fix.
+        """
+        self.target = target
+        self.tally = tally
+        self.next_request = next_request
+        self.on_permanent_error = on_permanent_error
+        self._probe: asyncio.Task[None] | None = None
+        self.known: dict[bytes, Answer] = {}
+        self.dice = Random()  # noqa: S311 - jitter
+
+    def failed(self, reason: str) -> None:
+        """Count an attempt without an answer. Before any answer, probe whether the server expects TLS."""
+        self.tally.failed(reason)
+        if (
+            reason == RESET
+            and self.target.tls is None
+            # One probe per run is enough to find a wrong scheme.
+            and self._probe is None
+            and not self.tally.was_answered
+        ):
+            self._probe = asyncio.get_running_loop().create_task(self._probe_tls())
+
+    async def _probe_tls(self) -> None:
+        target = self.target
+        # Asked again after the handshake: an answer in the meantime shows that the scheme is right.
+        if await speaks_tls(target.host, target.port, target.timeout_s) and not self.tally.was_answered:
+            self.on_permanent_error(EXPECTED_TLS)
+
+
+class Client:
+    """Client that sends one request after another, and reconnects when its connection closes."""
+
+    def __init__(self, context: ClientContext, on_end: Callable[[], None]) -> None:
+        self._context, self._on_end = context, on_end
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._request: Request | None = None
+        self._deadline_s = 0.0
+        """Time at which the current attempt times out; 0 if none is running."""
+        self._has_ended = False
+
+    def take_next(self) -> None:
+        """Send the next request, or end."""
+        self._request = request = self._context.next_request()
+        if request is None:
+            self.end()
+            self._on_end()
+            return
+        ahead_s = request.intended_s - time.perf_counter()
+        if ahead_s > 0:
+            # Open loop: wait until the request is due, whatever happened to earlier requests.
+            self._loop.call_later(ahead_s, self._try)
+        else:
+            self._try()
+
+    def check(self, now_s: float) -> None:
+        """Fail the current attempt if it has timed out."""
+        if self._deadline_s and now_s > self._deadline_s:
+            self.failed("time-out")
+
+    def end(self) -> None:
+        """Drop the request in flight and close the connection."""
+        # A request that waits for its time was never sent, so nothing is unfinished.
+        self._context.tally.unfinished += self._request is not None and self._request.attempts > 0
+        self._request, self._has_ended = None, True
+        self._hang_up()
+
+    def answered(self, answer: Answer) -> None:
+        """See `Owner`."""
+        request, tally, now_s = self._request, self._context.tally, time.perf_counter()
+        # A server may send an error before it closes an idle connection, like 408.
+        if request is None or not self._deadline_s:
+            self.failed("an answer without a request")
+            return
+        # No attempt runs any more: `check` must not time out a request that waits for its retry.
+        self._deadline_s = 0.0
+        tally.answered(answer)
+        if answer.is_last:
+            self._hang_up()
+        if answer.status == HTTPStatus.OK:
+            tally.accepted(request, answer, now_s - request.intended_s)
+        elif answer.status in RETRYABLE:
+            self._retry_later(request, answer.retry_after_s)
+            return
+        else:
+            tally.refused += 1
+        self.take_next()
+
+    def failed(self, reason: str) -> None:
+        """See `Owner`."""
+        # A server may close an idle connection at any time, which is no failure.
+        had_begun = bool(self._deadline_s)
+        self._hang_up()
+        if had_begun and self._request is not None:
+            self._context.failed(reason)
+            self._retry_later(self._request, None)
+
+    def _try(self) -> None:
+        request = self._request
+        # The timer of a retry may fire after the run has ended.
+        if request is None or self._has_ended:
+            return
+        now_s = time.perf_counter()
+        self._deadline_s = now_s + self._context.target.timeout_s
+        # A timer may fire early; latency must not be negative.
+        request.intended_s = min(request.intended_s, now_s)
+        request.attempts += 1
+        self._context.tally.retries += request.attempts > 1
+        if self._connection is None:
+            # Keep a reference: the event loop holds tasks only weakly.
+            self._connecting = self._loop.create_task(self._connect(request))
+        else:
+            self._send(request, self._connection)
+
+    def _send(self, request: Request, connection: Connection) -> None:
+        self._context.tally.bytes_sent += len(request.body)
+        connection.send(request.head, request.body)
+
+    async def _connect(self, request: Request) -> None:
+        target = self._context.target
+        connection = self._connection = Connection(self, self._context.known)
+        try:
+            async with asyncio.timeout(target.timeout_s):
+                await self._loop.create_connection(
+                    lambda: connection, target.host, target.port, ssl=target.tls
+                )
+        except OSError as error:
+            if self._connection is connection:  # the attempt has not timed out in the meantime
+                self.failed(failure_text(error))
+            if advice := permanent_error(error):
+                self._context.on_permanent_error(advice)
+            return
+        # Otherwise the attempt timed out while it was connecting, and another one may be running.
+        if self._connection is connection:
+            self._deadline_s = time.perf_counter() + target.timeout_s
+            self._send(request, connection)
+
+    def _retry_later(self, request: Request, retry_after_s: float | None) -> None:
+        delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
+        # Given up now rather than after a pause whose end is already too late.
+        if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
+            self._context.tally.given_up += 1
+            self.take_next()
+        else:
+            self._loop.call_later(delay_s, self._try)
+
+    def _backoff_s(self, request: Request) -> float:
+        doublings = max(0, min(request.attempts, 8) - 1)
+        plain_s = min(BACKOFF_MAX_S, self._context.target.backoff_first_s * (1 << doublings))
+        return plain_s * self._context.dice.uniform(1 - JITTER, 1 + JITTER)
+
+    def _hang_up(self) -> None:
+        self._deadline_s = 0.0
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.hang_up()

@@ -1,0 +1,1 @@
+"""Web shop that sends traces, for the demo and for tests."""

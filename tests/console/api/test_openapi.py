@@ -1,0 +1,223 @@
+"""The description of the API has every route and no other, and only schemas that JSON Schema knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.console.api.dead_letters import DeadLetterRoutes
+from receiver.console.api.description import openapi
+from receiver.console.api.description.page import page
+from receiver.console.api.description.route_table import ROUTES
+from receiver.console.api.lines import ARROW, JSON_LINES
+from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.routes import Api
+from receiver.console.api.source import ApiSource
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.queries.aggregates.counts import parse_counts
+from receiver.console.queries.export import CONTENT_TYPES as EXPORT_TYPES
+from receiver.console.queries.export import parse_export
+from receiver.console.queries.question import Question
+from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.raw_sql.statement import parse_sql
+from receiver.console.queries.traces.otlp import CONTENT_TYPES as OTLP_TYPES
+from receiver.errors import Refused
+from receiver.http.protocol import PROBLEM
+from receiver.platform.api.installations import PlatformRoutes
+from receiver.platform.api.projects import ProjectRoutes
+from receiver.platform.explain.explainer import Explainer
+from receiver.platform.explain.routes import ExplainRoutes
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.projects import Projects
+from receiver.settings import Platform
+from tests.support.fake_clickhouse import MemoryStore
+
+UNDESCRIBED = {("GET", "/docs")}
+
+
+def routes_of_application(directory: Path) -> set[tuple[str, str]]:
+    with ThreadPoolExecutor(1) as pool:
+        api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
+        dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
+        rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
+        platform = PlatformRoutes(Installations(directory / "platform"), pool)
+        projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
+        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
+        application = api.application(dead_letters, rollup, platform, projects, explain)
+    return {
+        (route.method, route.resource.canonical)
+        for route in application.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+
+
+def test_every_route_is_described_and_no_other(tmp_path: Path) -> None:
+    described = {
+        (method.upper(), path)
+        for path, operations in openapi.document()["paths"].items()
+        for method in operations
+    }
+
+    assert described == routes_of_application(tmp_path) - UNDESCRIBED
+
+
+def test_parameters_of_a_question_are_those_that_it_accepts() -> None:
+    paths = openapi.document()["paths"]
+
+    for name, question in QUESTIONS.items():
+        described = {parameter["name"] for parameter in paths[f"/api/v1/{name}"]["get"]["parameters"]}
+        assert described == set(question.parameter_names)
+
+
+def test_every_reference_of_the_description_resolves() -> None:
+    document = openapi.document()
+
+    references = set(references_of(document))
+
+    assert references
+    assert references <= {
+        f"#/components/{kind}/{name}" for kind, parts in document["components"].items() for name in parts
+    }
+
+
+def references_of(part: Any) -> list[str]:  # noqa: ANN401 - any JSON
+    if isinstance(part, dict):
+        own = [part["$ref"]] if "$ref" in part else []
+        return own + [found for value in part.values() for found in references_of(value)]
+    return [found for value in part for found in references_of(value)] if isinstance(part, list) else []
+
+
+def test_page_escapes_the_description_and_loads_nothing() -> None:
+    document = openapi.document()
+    document["paths"]["/api/v1/search"]["get"]["summary"] = "<em>summary</em>"
+
+    text = page(document)
+
+    assert "GET /api/v1/search" in text
+    assert "&lt;em&gt;summary&lt;/em&gt;" in text
+    assert not re.search(r"<script|src=|@import|url\(|<link", text)
+
+
+def test_page_shows_type_limits_and_default_of_a_parameter() -> None:
+    text = page(openapi.document())
+
+    assert "<td>integer, 1 to 10000, default <code>100</code></td><td>maximum number of lines</td>" in text
+    assert "<td><code>requests</code> | <code>all</code>, default <code>requests</code></td>" in text
+    assert "<td>boolean, default <code>false</code></td>" in text
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in openapi.document()["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def test_operation_ids_are_unique_words() -> None:
+    names = [operation["operationId"] for _, _, operation in operations()]
+
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z][A-Za-z]+", name) for name in names)
+
+
+def test_every_placeholder_of_a_path_is_a_required_path_parameter() -> None:
+    for _, path, operation in operations():
+        declared = [each for each in operation["parameters"] if each["in"] == "path"]
+        assert {each["name"] for each in declared} == set(re.findall(r"{(\w+)}", path))
+        assert all(each["required"] for each in declared)
+
+
+def test_every_operation_describes_its_errors_as_problems() -> None:
+    responses = openapi.document()["components"]["responses"]
+
+    for method, _, operation in operations():
+        assert {"200", "400", "401", "403", "default"} <= operation["responses"].keys()
+        assert ("415" in operation["responses"]) == (method == "post")
+    assert all(response["content"].keys() == {PROBLEM} for response in responses.values())
+
+
+def test_body_is_described_only_where_it_is_read() -> None:
+    bodies = {
+        operation["operationId"]: operation["requestBody"]
+        for method, _, operation in operations()
+        if method == "post"
+    }
+    statement = bodies.pop("postSql")
+
+    assert statement["required"]
+    assert statement["content"]["application/json"]["schema"]["required"] == ["query"]
+    assert not any(
+        body["required"] or body["content"]["application/json"]["schema"] for body in bodies.values()
+    )
+
+
+def test_export_and_traces_list_every_content_type() -> None:
+    paths = openapi.document()["paths"]
+
+    def types_of(path: str) -> set[str]:
+        return set(paths[path]["get"]["responses"]["200"]["content"])
+
+    assert types_of("/api/v1/export") == set(EXPORT_TYPES.values())
+    assert types_of("/api/v1/traces/{id}") == {JSON_LINES, *OTLP_TYPES.values()}
+    assert types_of("/api/v1/spans") == {JSON_LINES, ARROW}
+
+
+REQUIRED = {"service": "web", "key": "k", "deployment": "dpl_1", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
+
+
+def beside(name: str) -> dict[str, str]:
+    """Return the parameters that a value of this parameter needs: an end follows its start."""
+    return {"since": "2001-01-01"} if name == "until" else {}
+
+
+def is_accepted(question: Question, name: str, value: str) -> bool:
+    required = {each.name: REQUIRED[each.name] for each in question.parameters if each.is_required}
+    try:
+        question.parse({**required, **beside(name), name: value})
+    except Refused:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_schema_of_a_parameter_agrees_with_its_parser(name: str) -> None:
+    question = QUESTIONS[name]
+
+    for parameter in openapi.question_parameters(question):
+        for value, is_valid in examples_of(parameter.schema):
+            assert is_accepted(question, parameter.name, value) == is_valid, (parameter.name, value)
+
+
+def examples_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield values and whether they are valid, at the edges of what the schema allows."""
+    if "default" in schema:
+        yield str(schema["default"]), True
+    for example in schema.get("examples", ()):
+        yield example, True
+    for word in schema.get("enum", ()):
+        yield word, True
+    if "enum" in schema:
+        yield "another", False
+    if "pattern" in schema or "anyOf" in schema:
+        yield "5 apples", False
+    if schema["type"] == "integer":
+        yield from ((str(schema["minimum"]), True), (str(schema["maximum"]), True), ("x", False))
+        yield str(schema["minimum"] - 1), False
+
+
+def test_schemas_of_other_routes_agree_with_their_parsers() -> None:
+    parsers: dict[str, Callable[[dict[str, str]], object]] = {
+        "/api/v1/export": parse_export,
+        "/api/v1/counts": lambda query: parse_counts({"trace_id": "ab", **query}),
+        "/api/v1/sql": lambda query: parse_sql({"query": "SELECT 1", **query}),
+    }
+    for path, parse in parsers.items():
+        for parameter in ROUTES["get", path].parameters:
+            for value, is_valid in examples_of(parameter.schema):
+                with nullcontext() if is_valid else pytest.raises(Refused):
+                    parse({**beside(parameter.name), parameter.name: value})

@@ -1,0 +1,165 @@
+"""Source of spans for pages: how many traces are in memory, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from receiver.console.api import source
+from receiver.console.api.access import requires
+from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.routes import OUTLINES_MAX, Api
+from receiver.console.api.source import ApiSource, Row
+from receiver.console.api.spool import SpoolSpace
+from receiver.engine.store import NO_FILTERS
+
+WAIT_S = 60.0
+REQUESTS = OUTLINES_MAX + 3
+
+
+class TraceStore:
+    """Store with one trace of one span, which counts the queries for spans."""
+
+    definition_version = None
+
+    def __init__(self) -> None:
+        self.query_count = 0
+
+    def marked(self, _mark: str, _filters: object = NO_FILTERS) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def rows(self, _statement: str, _parameters: object = None) -> list[tuple[int, int]]:
+        return [(1, 2)]
+
+    def lines(self, _statement: str, _parameters: object = None) -> Iterator[bytes]:
+        self.query_count += 1
+        yield b'{"SpanId":"a"}\n'
+
+
+class Reader:
+    """A page's work on the spans of a trace, which takes until `release`."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.running = threading.Semaphore(0)
+        self.ended = asyncio.Semaphore(0)
+        """Requests that have been answered, or whose clients have disconnected."""
+
+    def read(self, rows: list[Row]) -> str:
+        self.running.release()
+        self.release.wait(WAIT_S)
+        return str(rows[0]["SpanId"])
+
+    async def until_running(self, count: int) -> None:
+        for _ in range(count):
+            assert await asyncio.to_thread(self.running.acquire, timeout=WAIT_S)
+
+
+@pytest.fixture
+def store() -> TraceStore:
+    return TraceStore()
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture
+async def client(tmp_path: Path, store: Any, reader: Reader) -> Any:  # noqa: ANN401 - a fake store
+    class Routes:
+        def add_to(self, router: web.UrlDispatcher) -> None:
+            router.add_get("/read", self._read)
+
+        @requires("viewer")
+        async def _read(self, request: web.Request) -> web.Response:
+            try:
+                return web.Response(text=await ApiSource(api, request).outline("a" * 32, reader.read))
+            finally:
+                reader.ended.release()
+
+    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
+        api = Api(
+            store=store,
+            token=str,
+            health=dict,
+            schema=dict,
+            ledger=dict,
+            pool=pool,
+            stream_pool=stream_pool,
+            space=SpoolSpace(tmp_path, 0, lambda: 0),
+        )
+        server = TestServer(api.application(Routes()))
+        async with TestClient(server) as client:
+            yield client
+        reader.release.set()
+
+
+async def test_traces_beyond_the_limit_are_not_read_from_the_store_yet(
+    client: TestClient[Any, Any], store: TraceStore, reader: Reader
+) -> None:
+    requests = [asyncio.ensure_future(client.get("/read")) for _ in range(REQUESTS)]
+    await reader.until_running(OUTLINES_MAX)
+    # The other requests have arrived when a later one, which needs no place, is answered.
+    assert (await client.get("/api/v1/health")).status == 200
+    read_before = store.query_count
+    reader.release.set()
+    answers = await asyncio.gather(*requests)
+
+    assert read_before == OUTLINES_MAX
+    assert [await answer.text() for answer in answers] == ["a"] * REQUESTS
+    assert store.query_count == REQUESTS
+
+
+async def test_trace_of_a_client_that_disconnected_occupies_its_place_until_its_thread_ends(
+    client: TestClient[Any, Any], store: TraceStore, reader: Reader
+) -> None:
+    abandoned = [asyncio.ensure_future(client.get("/read")) for _ in range(OUTLINES_MAX)]
+    await reader.until_running(OUTLINES_MAX)
+    for request in abandoned:
+        request.cancel()
+        await reader.ended.acquire()
+    later = asyncio.ensure_future(client.get("/read"))
+    assert (await client.get("/api/v1/health")).status == 200
+    read_before = store.query_count
+    reader.release.set()
+
+    assert (await (await later).text()) == "a"
+    assert read_before == OUTLINES_MAX
+
+
+class Tree:
+    """Refers to itself, as parents and children of a tree do, so that only a collection frees it."""
+
+    def __init__(self) -> None:
+        self.other = self
+
+
+async def test_spans_of_a_large_trace_are_freed_when_its_page_is_answered(
+    client: TestClient[Any, Any], reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees: list[weakref.ref[Tree]] = []
+
+    def read(_rows: list[Row]) -> str:
+        trees.append(weakref.ref(Tree()))
+        return ""
+
+    monkeypatch.setattr(source, "ROWS_COLLECTED_MIN", 1)
+    monkeypatch.setattr(reader, "read", read)
+    gc.disable()
+    try:
+        assert (await client.get("/read")).status == 200
+        assert trees[0]() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,79 @@
+"""The table of questions: each is a command, and its answer has the form that the API describes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from receiver.cli import VERBS
+from receiver.console.queries.questions import QUESTIONS
+from receiver.engine.store import Store
+from receiver.errors import MalformedBody
+from receiver.platform.deployment_events.event_table import store_events
+from tests.support import engines
+from tests.support.deployment_events import NOW_MS, build_line
+from tests.support.random_filters import NOW_S, as_row, random_span
+
+CALLS = [
+    ("search", {"filter": "root"}),
+    ("spans", {"service": "web"}),
+    ("services", {}),
+    ("operations", {"service": "web"}),
+    ("attributes", {}),
+    ("attributes", {"key": "http.route"}),
+    ("service-map", {}),
+    ("red", {}),
+    ("red", {"by": "http.route", "every": "5m", "spans": "all"}),
+    ("latency", {}),
+    ("errors", {}),
+    ("deployments", {}),
+    ("deployment-events", {"deployment": "dpl_1", "kind": "build"}),
+    ("compare", {"a": "", "b": "dpl_1"}),
+    ("shifts", {"filter": "has-error"}),
+    ("tail", {"after": "0"}),
+]
+"""Questions with parameters for which the store has an answer."""
+
+
+@pytest.fixture(scope="module")
+def store(engine_dir: Path) -> Iterator[Store]:
+    rng = random.Random(5)
+    spans = [random_span(rng, number) for number in range(300)]
+    call = {"TraceId": spans[0]["TraceId"], "ParentSpanId": spans[0]["SpanId"], "SpanKind": "Server"}
+    spans.append({**spans[0], **call, "SpanId": "a" * 16, "ServiceName": "called", "start_ns": NOW_S * 10**9})
+    rows = [as_row(span) for span in spans]
+    with engines.embedded(engine_dir) as store:
+        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(rows))
+        store_events(store, "prj_1", "dpl_1", [build_line(1)], NOW_MS)
+        yield store
+
+
+def test_every_question_is_tried_here() -> None:
+    assert {name for name, _ in CALLS} == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_is_a_command(name: str) -> None:
+    assert name in VERBS
+
+
+@pytest.mark.parametrize(("name", "parameters"), CALLS)
+def test_answer_has_the_described_form(store: Store, name: str, parameters: dict[str, str]) -> None:
+    question = QUESTIONS[name]
+
+    answer = question.ask(store, question.parse(parameters), NOW_S)
+    rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
+
+    assert rows
+    msgspec.convert(rows, list[question.row])  # type: ignore[name-defined]  # a type of the table
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_unknown_parameter_is_refused(name: str) -> None:
+    with pytest.raises(MalformedBody, match="unknown parameter"):
+        QUESTIONS[name].parse({"s3cret": "1"})

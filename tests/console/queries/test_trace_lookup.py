@@ -1,0 +1,66 @@
+"""Lookup of a trace by its id: the work does not tell a user with limited projects which traces exist."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.console.api.traces import comparison_answer, trace_answer
+from receiver.console.queries.projects import table_filters
+from receiver.engine.store import Store
+from tests.support import engines
+from tests.support.random_filters import as_row, random_span
+
+MINE, OF_OTHERS, UNKNOWN = (f"{number:032x}" for number in (1, 2, 3))
+
+
+class RecordingStore:
+    """A store that records its statements."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.statements: list[str] = []
+
+    def rows(self, statement: str, parameters: Any) -> Any:  # noqa: ANN401 - as the store
+        self.statements.append(statement)
+        return self._store.rows(statement, parameters)
+
+    def lines(self, statement: str, parameters: Any) -> Any:  # noqa: ANN401 - as the store
+        self.statements.append(statement)
+        return self._store.lines(statement, parameters)
+
+
+@pytest.fixture(scope="module")
+def store(engine_dir: Path) -> Iterator[Store]:
+    rng = random.Random(3)
+    with engines.embedded(engine_dir) as store:
+        spans = [
+            {**random_span(rng, number), "TraceId": trace_id, "ProjectId": project}
+            for number, (trace_id, project) in enumerate(((MINE, "mine"), (OF_OTHERS, "others")))
+        ]
+        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
+        yield store
+
+
+@pytest.mark.parametrize("form", ["lines", "otlp-json", "compare"])
+def test_trace_of_another_project_takes_the_statements_of_an_unknown_trace(store: Store, form: str) -> None:
+    statements: dict[str, list[str]] = {}
+    found: dict[str, bytes] = {}
+    for trace_id in (MINE, OF_OTHERS, UNKNOWN):
+        recording: Any = RecordingStore(store)
+        answer = (
+            comparison_answer(recording, trace_id, MINE, {})
+            if form == "compare"
+            else trace_answer(recording, trace_id, {"format": form}, ["mine"])
+        )
+        with store.marked("lookup", table_filters(["mine"])):
+            found[trace_id] = b"".join(answer.pieces())
+        statements[trace_id] = recording.statements
+
+    assert found[MINE]
+    assert (found[OF_OTHERS], found[UNKNOWN]) == (b"", b"")
+    assert statements[OF_OTHERS] == statements[UNKNOWN]

@@ -1,0 +1,308 @@
+"""Access to every route of the API and the pages: roles, proofs of a name, a trusted proxy, and the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from structlog.testing import capture_logs
+
+from receiver.console.api.access import COOKIE, declared, is_change
+from receiver.console.api.routes import Api
+from receiver.console.api.sessions import new_key
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.ui import login
+from receiver.logs import RateLimited
+from receiver.settings import Access, Proxy, User
+from tests.console.ui.conftest import StartReceiver
+from tests.support.access import (
+    ADMIN,
+    OPERATOR,
+    USERS,
+    VIEWER,
+    Client,
+    Headers,
+    bearer,
+    log_in,
+    session,
+)
+from tests.support.fake_clickhouse import MemoryStore
+
+FOR_ADMINS = {("GET", "/platform/install"), ("GET", "/platform/installed")}
+CHANGES_BY_GET = {("GET", "/platform/installed")}
+"""The platform leads a browser there; a signed state proves that the user wants the change."""
+CHANGES = {
+    ("POST", "/api/v1/dead/{id}/replay"),
+    ("DELETE", "/api/v1/dead/{id}"),
+    ("POST", "/api/v1/rollup/rebuild"),
+    ("POST", "/receiver/dead/{id}/replay"),
+    ("POST", "/receiver/dead/{id}/drop"),
+    ("POST", "/api/v1/platform/projects/{id}/keep"),
+    ("POST", "/platform/projects/{id}/keep"),
+}
+EXPLANATIONS = ("/api/v1/traces/{id}/explain", "/trace/{id}/explain")
+FOR_OPERATORS = CHANGES | {
+    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql", *EXPLANATIONS)
+}
+PUBLIC = {
+    ("GET", "/login"),
+    ("HEAD", "/login"),
+    ("POST", "/login"),
+    ("POST", "/logout"),
+    ("GET", "/static/{digest}/{name}"),
+    ("HEAD", "/static/{digest}/{name}"),
+}
+
+
+READS_BY_POST = {("POST", path) for path in ("/api/v1/sql", "/sql", "/mcp", *EXPLANATIONS)}
+SESSIONS = {("POST", "/login"), ("POST", "/logout")}
+"""Routes that log a line of their own."""
+
+
+def routes_of(client: Client) -> list[tuple[str, str, Any]]:
+    """Return method, path and handler of every route."""
+    application = client.app
+    assert application is not None
+    return [
+        (route.method, route.resource.canonical, route.handler)
+        for route in application.router.routes()
+        if route.resource is not None
+    ]
+
+
+def required(method: str, path: str) -> str:
+    if (method, path) in PUBLIC:
+        return "public"
+    if (method, path) in FOR_ADMINS:
+        return "admin"
+    return "operator" if (method, path) in FOR_OPERATORS else "viewer"
+
+
+async def test_every_route_declares_the_role_that_it_requires(start: StartReceiver) -> None:
+    routes = routes_of(await start())
+
+    assert {(method, path) for method, path, _ in routes} >= FOR_OPERATORS | PUBLIC
+    for method, path, handler in routes:
+        assert declared(handler) == required(method, path), f"{method} {path}"
+
+
+async def test_every_route_that_changes_something_declares_it(start: StartReceiver) -> None:
+    routes = routes_of(await start())
+
+    declared_changes = {(method, path) for method, path, handler in routes if is_change(handler)}
+    by_other_methods = {(method, path) for method, path, _ in routes if method not in {"GET", "HEAD"}}
+    assert declared_changes - CHANGES_BY_GET == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
+
+
+@pytest.mark.parametrize("path", ["/api/v1/sql", "/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
+async def test_request_that_changes_nothing_is_not_logged_as_a_change(
+    start: StartReceiver, path: str
+) -> None:
+    client = await start()
+    with capture_logs() as logged:
+        await client.post(path, headers=bearer(OPERATOR), json={"query": "SELECT 1"})
+
+    assert "change requested" not in [line["event"] for line in logged]
+
+
+@pytest.mark.parametrize("proof", [bearer, session])
+async def test_each_role_may_use_its_routes_and_no_other(
+    start: StartReceiver, proof: Callable[[User], Headers]
+) -> None:
+    client = await start()
+    may_use = {
+        "admin": {"admin"},
+        "viewer": {"viewer", "operator", "admin"},
+        "operator": {"operator", "admin"},
+    }
+
+    for method, path, _ in routes_of(client):
+        needed = required(method, path)
+        url = re.sub(r"\{\w+\}", "0" * 31 + "1", path)
+        anonymous = await client.request(method, url)
+        assert (anonymous.status == 401) == (needed != "public"), f"{method} {path}"
+        for user in USERS.user if needed != "public" else ():
+            answer = await client.request(method, url, headers=proof(user))
+            is_allowed = answer.status not in {401, 403}
+            assert is_allowed == (user.role in may_use[needed]), f"{user.role}: {method} {path}"
+
+
+async def test_handler_without_a_declaration_requires_an_administrator() -> None:
+    class Undeclared:
+        def add_to(self, router: web.UrlDispatcher) -> None:
+            router.add_get("/undeclared", self._answer)
+
+        async def _answer(self, _request: web.Request) -> web.Response:
+            return web.Response()
+
+    with ThreadPoolExecutor(1) as pool:
+        space = SpoolSpace(Path(), 0, lambda: 0)
+        api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, space, access=lambda: USERS)
+        async with TestClient(TestServer(api.application(Undeclared()))) as client:
+            answers = [(await client.get("/undeclared", headers=bearer(user))).status for user in USERS.user]
+
+    assert answers == [403, 403, 200]
+
+
+async def test_refusal_names_the_role_of_the_caller_and_the_required_one(start: StartReceiver) -> None:
+    answer = await (await start()).delete("/api/v1/dead/1", headers=bearer(VIEWER))
+
+    problem = await answer.json()
+    assert problem["detail"] == "the role 'viewer' does not allow this"
+    assert problem["hint"] == "expected the role 'operator'"
+
+
+async def test_unknown_path_is_answered_404_to_every_known_caller(start: StartReceiver) -> None:
+    client = await start()
+
+    assert (await client.get("/api/v1/nothing", headers=bearer(VIEWER))).status == 404
+    assert (await client.post("/api/v1/spans", headers=bearer(VIEWER))).status == 405
+    assert (await client.get("/api/v1/nothing")).status == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param(session(VIEWER, lifetime_s=0), id="expired"),
+        pytest.param(session(VIEWER, key=new_key()), id="other key"),
+        pytest.param(session(User(name="vera", token="x" * 16)), id="other token"),
+        pytest.param(session(User(name="eve", token=VIEWER.token)), id="other name"),
+        pytest.param({"Cookie": f"{COOKIE}=admin"}, id="forged"),
+        pytest.param({"Cookie": f"{COOKIE}=9999999999.{'0' * 64}"}, id="without a signature"),
+        pytest.param({"Authorization": f"Bearer {VIEWER.token}x"}, id="wrong token"),
+        pytest.param({"Authorization": "Bearer "}, id="empty token"),
+        pytest.param({"Authorization": f"Basic {VIEWER.token}"}, id="other scheme"),
+        pytest.param({**session(VIEWER), "Authorization": "Bearer wrong"}, id="session and wrong token"),
+        pytest.param({"x-user": "vera"}, id="header of a proxy that is not configured"),
+    ],
+)
+async def test_caller_without_a_valid_proof_is_unknown(start: StartReceiver, headers: Headers) -> None:
+    answer = await (await start()).get("/api/v1/health", headers=headers)
+
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [*bearer(VIEWER).items(), *bearer(VIEWER).items()],
+        [*bearer(VIEWER).items(), ("authorization", "Basic eDp5")],
+        [*session(VIEWER).items(), *session(VIEWER).items()],
+        [("Cookie", "; ".join([session(VIEWER)["Cookie"]] * 2))],
+        [*session(VIEWER).items(), ("Authorization", "Basic a"), ("Authorization", "Basic b")],
+    ],
+    ids=["tokens", "two schemes", "two cookie headers", "two sessions in a header", "session and two others"],
+)
+async def test_caller_with_repeated_credentials_is_unknown(
+    start: StartReceiver, headers: list[tuple[str, str]]
+) -> None:
+    assert (await (await start()).get("/api/v1/health", headers=headers)).status == 401
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
+async def test_scheme_of_a_token_is_accepted_in_any_case(start: StartReceiver, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} {VIEWER.token}"}
+
+    assert (await (await start()).get("/api/v1/health", headers=headers)).status != 401
+
+
+async def test_holder_of_the_api_token_is_an_administrator(start: StartReceiver) -> None:
+    client = await start(USERS, token="s")
+
+    for token in ("s", ADMIN.token):
+        answer = await client.delete("/api/v1/dead/1", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status not in {401, 403}
+
+
+async def test_api_without_configured_credentials_serves_every_caller(start: StartReceiver) -> None:
+    client = await start(Access())
+
+    assert (await client.get("/api/v1/health")).status == 200
+    answer = await client.get("/login?next=/search", allow_redirects=False)
+    assert (answer.status, answer.headers["Location"]) == (303, "/search")
+
+
+async def test_api_answers_401_to_a_browser_too(start: StartReceiver) -> None:
+    client = await start()
+
+    assert (await client.get("/api/v1/health", headers={"Accept": "text/html"})).status == 401
+
+
+async def test_form_of_this_origin_does_not_change_data(start: StartReceiver) -> None:
+    answer = await (await start()).post("/api/v1/dead/1/replay", data={"a": "b"}, headers=session(ADMIN))
+
+    assert answer.status == 415
+
+
+PROXY = Access(proxy=Proxy(user_header="X-User", allowed_peers=("127.0.0.0/8", "::1"), role="operator"))
+
+
+async def test_proxy_names_the_user(start: StartReceiver) -> None:
+    client = await start(PROXY)
+
+    assert (await client.get("/api/v1/health", headers={"X-User": "Ann Example"})).status == 200
+    with capture_logs() as logged:
+        await client.delete("/api/v1/dead/1", headers={"x-user": "Ann Example"})
+    assert [(line["name"], line["role"]) for line in logged if line["event"] == "change requested"] == [
+        ("Ann Example", "operator")
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("X-User", "")],
+        [("X-User", "ann"), ("X-User", "admin")],
+        [("X-User", "a" * 257)],
+        [("X-User", "a\tb")],
+    ],
+    ids=["missing", "empty", "twice", "long", "control character"],
+)
+async def test_proxy_without_a_single_name_proves_nothing(
+    start: StartReceiver, headers: list[tuple[str, str]]
+) -> None:
+    client = await start(PROXY)
+
+    assert (await client.get("/api/v1/health", headers=headers)).status == 401
+
+
+async def test_header_of_a_peer_that_is_not_the_proxy_is_ignored(start: StartReceiver) -> None:
+    access = Access(user=(VIEWER,), proxy=Proxy(user_header="X-User", allowed_peers=("10.0.0.0/8",)))
+    client = await start(access)
+
+    assert (await client.get("/api/v1/health", headers={"X-User": "ann"})).status == 401
+    assert (await client.get("/api/v1/health", headers={"X-User": "ann", **bearer(VIEWER)})).status == 200
+
+
+async def test_log_has_each_change_and_each_login_without_secrets(
+    start: StartReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Refused logins are logged at a limited rate, which other tests may have reached.
+    monkeypatch.setattr(login, "limited", RateLimited())
+    client = await start()
+    with capture_logs() as logged:
+        await client.post("/api/v1/rollup/rebuild", json={})
+        await log_in(client, OPERATOR.token)
+        await log_in(client, "wrong-token")
+        await client.post("/api/v1/rollup/rebuild", headers=bearer(OPERATOR), json={})
+        await client.delete("/api/v1/dead/1", headers=bearer(VIEWER))
+        await client.post("/logout", headers=session(OPERATOR), allow_redirects=False)
+
+    events = [(line["event"], line.get("name"), line.get("role"), line.get("status")) for line in logged]
+    assert events == [
+        ("user logged in", "otto", "operator", None),
+        ("login refused", None, None, None),
+        ("change requested", "otto", "operator", 400),
+        ("change requested", "vera", "viewer", 403),
+        ("user logged out", "otto", "operator", None),
+    ]
+    assert {line["peer"] for line in logged} == {"127.0.0.1"}
+    assert not any(text in str(logged) for text in (OPERATOR.token, VIEWER.token, "wrong-token", COOKIE))

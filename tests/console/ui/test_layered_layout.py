@@ -1,0 +1,129 @@
+"""Layered layout: properties of the layout of any graph."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.console.ui.charts.layered_layout import (
+    GAP,
+    NODE_HEIGHT,
+    Edge,
+    Layout,
+    layers_of,
+    layout,
+)
+
+NODES_MAX = 12
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
+    """Return a number of nodes, and edges between them without loops and without equal edges."""
+    count = draw(st.integers(1, NODES_MAX))
+    node = st.integers(0, count - 1)
+    edges = draw(st.lists(st.tuples(node, node).filter(lambda edge: edge[0] != edge[1]), unique=True))
+    return count, edges
+
+
+@st.composite
+def acyclic_graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
+    """Return a graph without cycles whose edges follow any order of the nodes, not their numbers."""
+    count, edges = draw(graphs())
+    place_of = draw(st.permutations(range(count)))
+    return count, [(a, b) for a, b in edges if place_of[a] < place_of[b]]
+
+
+@given(acyclic_graphs())
+def test_every_edge_of_an_acyclic_graph_leads_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
+    count, edges = graph
+
+    found = layout(count, edges)
+
+    assert not any(found.is_reversed)
+    assert all(found.layers[a] < found.layers[b] for a, b in edges)
+
+
+@given(graphs())
+def test_every_edge_that_is_not_reversed_leads_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
+    count, edges = graph
+
+    found = layout(count, edges)
+
+    for (a, b), is_back in zip(edges, found.is_reversed, strict=True):
+        assert (found.layers[a] > found.layers[b]) is is_back
+        assert found.layers[a] != found.layers[b]
+
+
+@given(acyclic_graphs())
+def test_each_node_is_directly_after_or_before_a_neighbour(graph: tuple[int, list[Edge]]) -> None:
+    count, edges = graph
+
+    layers = layers_of(count, edges)
+
+    for node, layer in enumerate(layers):
+        before = [layers[a] for a, b in edges if b == node]
+        after = [layers[b] for a, b in edges if a == node]
+        assert layer in (max(before, default=-1) + 1, min(after, default=1) - 1)
+
+
+@given(graphs())
+def test_nodes_are_inside_the_layout_and_do_not_overlap(graph: tuple[int, list[Edge]]) -> None:
+    found = layout(*graph)
+
+    for layer in set(found.layers):
+        centers = sorted(
+            center for center, own in zip(found.centers, found.layers, strict=True) if own == layer
+        )
+        assert centers[0] - NODE_HEIGHT / 2 >= -1e-6
+        assert centers[-1] + NODE_HEIGHT / 2 <= found.height + 1e-6
+        assert all(below - above >= NODE_HEIGHT + GAP - 1e-6 for above, below in pairwise(centers))
+
+
+@given(graphs())
+def test_an_edge_has_a_bend_in_each_layer_between_its_ends(graph: tuple[int, list[Edge]]) -> None:
+    count, edges = graph
+
+    found = layout(count, edges)
+
+    for (a, b), bends in zip(edges, found.bends, strict=True):
+        assert len(bends) == abs(found.layers[a] - found.layers[b]) - 1
+        assert all(0 <= bend <= found.height for bend in bends)
+
+
+@given(graphs())
+def test_the_same_graph_has_the_same_layout(graph: tuple[int, list[Edge]]) -> None:
+    assert layout(*graph) == layout(*graph)
+
+
+def crossings_of(found: Layout, edges: list[Edge]) -> int:
+    """Return how many pairs of edges between the first two layers cross."""
+    ends = [(found.centers[a], found.centers[b]) for a, b in edges]
+    return sum((a1 - a2) * (b1 - b2) < 0 for a1, b1 in ends for a2, b2 in ends) // 2
+
+
+def test_crossings_that_a_better_order_avoids_are_avoided() -> None:
+    # Each caller calls one service, in reverse order.
+    edges = [(number, 19 - number) for number in range(10)]
+
+    assert crossings_of(layout(20, edges), edges) == 0
+
+
+def test_single_callee_is_in_the_middle_of_its_callers() -> None:
+    found = layout(4, [(0, 3), (1, 3), (2, 3)])
+
+    assert found.centers[3] == pytest.approx(sorted(found.centers[:3])[1])
+
+
+def test_empty_graph_has_an_empty_layout() -> None:
+    assert layout(0, []) == Layout([], [], [], [], 0.0)
+
+
+def test_chain_longer_than_the_stack_of_the_interpreter_has_a_layout() -> None:
+    found = layout(5_000, [(number, number + 1) for number in range(4_999)])
+
+    assert list(found.layers) == list(range(5_000))
+    assert found.height == NODE_HEIGHT

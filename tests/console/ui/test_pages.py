@@ -1,0 +1,344 @@
+"""Pages: their content, errors in their frame, and texts of senders that stay text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from receiver.console.api.source import Answer, Result, Row, SqlAnswer
+from receiver.console.queries.raw_sql.statement import SqlQuery
+from receiver.console.ui.pages.table import PAGES
+from receiver.console.ui.site import RANGES
+from receiver.console.ui.static import url_of
+from receiver.console.ui.view import instant
+from receiver.errors import CallerBusy, MalformedBody, StoreTrouble
+from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE, HOSTILE_TRACE, TIMES, URLS, Client, StartSite
+from tests.support.cases import each_case
+
+SCRIPTS = (
+    *("frame.js", "pickers.js", "palette.js", "waterfall.js", "brush.js", "suggest.js", "saved.js"),
+    *("connect.js", "tail.js", "sql.js"),
+)
+VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
+
+
+class Document(HTMLParser):
+    """A page as elements and text. An element that is not closed in order is an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def links(self) -> list[str]:
+        return [attributes["href"] or "" for tag, attributes in self.elements if tag == "a"]
+
+
+async def page_of(site: Client, url: str, status: int = 200) -> Document:
+    times = {name: value for name, value in TIMES.items() if f"{name}=" not in url}
+    answer = await site.get(url, params=times)
+    assert answer.status == status, await answer.text()
+    return Document(await answer.text())
+
+
+@each_case("url", URLS)
+async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, url: str) -> None:
+    page = await page_of(site, url)
+
+    assert {tag for tag, _ in page.elements} & {"img", "b", "style", "iframe"} <= {"b"}
+    scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+    assert {attributes["src"] for attributes in scripts} <= {url_of(name) for name in SCRIPTS}
+    for _, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert not (attributes.get("href") or "").startswith("javascript")
+
+
+async def test_every_hostile_text_is_shown_as_it_is(site: Client) -> None:
+    page = await page_of(site, f"/trace/{HOSTILE_TRACE}")
+
+    for text in HOSTILE:
+        assert text in page.text
+
+
+@each_case("url", URLS)
+async def test_links_of_the_content_have_absolute_times(site: Client, url: str) -> None:
+    text = await (await site.get(url, params={"since": "30d"})).text()
+    content = Document(text[text.index("<main") : text.index("</main>") + len("</main>")])
+
+    for link in content.links:
+        query = parse_qs(urlsplit(link).query)
+        is_range_menu = query.get("since", [""])[0] in RANGES
+        if "since" in query and not is_range_menu:
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", query["since"][0])
+            assert "until" in query
+
+
+@pytest.mark.parametrize(
+    ("asked", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")]
+)
+async def test_frame_keeps_the_range_of_the_request(site: Client, asked: dict[str, str], label: str) -> None:
+    answer = await site.get("/search", params={**asked, "filter": "service=web", "project": "prj_1"})
+    text = await answer.text()
+    expected = {name: [value] for name, value in {"since": "1h", **asked}.items()}
+
+    frame, _, content = text.partition("<main")
+    links = re.findall(r'<a href="([^"]+)"[^>]* data-key', frame)
+    assert len(links) > 5
+    for link in links:
+        assert parse_qs(urlsplit(unescape(link)).query) == {"project": ["prj_1"], **expected}
+    assert label in frame.partition("<summary>")[2].partition("</summary>")[0]
+    hidden = r'<input type="hidden" name="(since|until)" value="([^"]+)"'
+    assert dict(re.findall(hidden, frame)) == asked
+    assert {name: [value] for name, value in re.findall(hidden, content)} == expected
+    (permalink,) = re.findall(r'<a href="([^"]+)">Link to this view</a>', content)
+    assert parse_qs(urlsplit(unescape(permalink)).query)["since"][0].endswith(".000Z")
+    assert "until" in permalink
+
+
+@each_case("name", sorted(PAGES))
+async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
+
+    answer = await site.get(path)
+
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_overview_says_which_deployment_is_worse(site: Client) -> None:
+    page = await page_of(site, "/")
+
+    assert "dpl_2 is worse: " in page.text
+    assert any(link.startswith("/compare?") and "a=dpl_1&b=dpl_2" in link for link in page.links)
+
+
+async def test_comparison_names_the_times_that_it_compared(site: Client) -> None:
+    whole = await page_of(site, "/compare?a=dpl_1&b=dpl_2")
+    begun = await page_of(site, "/compare?a=dpl_1&b=dpl_2&first=40m")
+
+    begin, middle, end = (f"{datetime.fromtimestamp(FIRST_SPAN_S + s, UTC):%F %T}" for s in (0, 1_800, 3_600))
+    assert f"A: 600 spans from {begin} to {middle} UTC. " in whole.text
+    assert f"B: 600 spans from {middle} to {end} UTC. " in whole.text
+    assert f"from {middle} to {end} UTC; incomplete, the window ends later. " in begun.text
+
+
+@pytest.mark.parametrize("path", [f"/trace/{1:032x}", f"/trace/{1:032x}/with/{7:032x}"])
+async def test_page_of_a_trace_has_no_time_range(site: Client, path: str) -> None:
+    page = await page_of(site, path)
+
+    assert "State at " in page.text
+    assert "Data from " not in page.text
+    assert "ranges" not in {attributes.get("id") for _, attributes in page.elements}
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+async def test_navigation_has_the_sql_page_only_if_sql_is_on(start_site: StartSite, *, is_on: bool) -> None:
+    source = FakeSource()
+    source.allows_sql = is_on
+
+    page = Document(await (await (await start_site(source)).get("/errors")).text())
+
+    assert ("q" in {attributes.get("data-key") for _, attributes in page.elements}) == is_on
+
+
+async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
+    page = await page_of(site, "/search?filter=status%3Derror+service%3Dweb")
+
+    assert "traces match" in page.text
+    assert "GET /cart" in page.text
+
+
+async def test_search_page_suggests_the_attribute_that_was_meant(site: Client) -> None:
+    page = await page_of(site, "/search?filter=http.rout%3Dx")
+
+    assert "No trace matches" in page.text
+    assert "span.http.route" in page.text
+
+
+async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) -> None:
+    page = await page_of(site, "/search?filter=service%3D", 400)
+
+    assert "The page cannot be shown:" in page.text
+    assert "column 9" in page.text
+
+
+async def test_error_in_a_filter_is_marked_in_the_text_which_can_be_corrected(site: Client) -> None:
+    answer = await site.get("/search", params={**TIMES, "project": "prj_1", "filter": "status=eror root"})
+
+    text = await answer.text()
+    assert answer.status == 400
+    assert "status=<mark>e</mark>ror root" in text
+    assert 'value="status=eror root"' in text
+
+
+async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
+    later = {"since": instant(FIRST_SPAN_S + 7_200), "until": instant(FIRST_SPAN_S + 10_800)}
+
+    found = await site.get("/search", params={**later, "filter": "service=web status=error"})
+    absent = await site.get("/search", params={**later, "filter": "service=none"})
+
+    page = Document(await found.text())
+    link = next(
+        link for link in page.links if instant(FIRST_SPAN_S + 10_800 - 86_400).replace(":", "%3A") in link
+    )
+    wider = await site.get(link)
+    count = re.search(r"(\d+) traces match in the 24 hours", page.text.replace("\n", " "))
+    assert count is not None
+    assert f"{count[1]} traces match." in Document(await wider.text()).text
+    nothing = Document(await absent.text()).text
+    assert "No trace matches in the 24 hours" in nothing
+    assert "Show the last 30 days." in nothing
+    assert "Show the last 24 hours" not in nothing + page.text
+
+
+async def test_wrong_time_range_is_shown_in_the_frame_with_400(site: Client) -> None:
+    answer = await site.get("/errors?since=yesterday")
+
+    assert answer.status == 400
+    assert "expected a number and s, m, h or d" in Document(await answer.text()).text
+
+
+async def test_unknown_trace_is_explained(site: Client) -> None:
+    page = await page_of(site, f"/trace/{'e' * 32}", 404)
+
+    assert "it has expired or has not arrived" in page.text
+
+
+async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -> None:
+    page = await page_of(site, f"/trace/{1:032x}")
+
+    assert re.search(r"in 2 spans; [\d.]+ ms of it in (web GET /cart|db SELECT cart) \(\d\d %\)", page.text)
+
+
+class FakeSource:
+    """Source that answers with no row after a delay, or with an error."""
+
+    def __init__(self, delay_s: float = 0, error: Exception | None = None) -> None:
+        self.delay_s = delay_s
+        self.error = error
+
+    async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
+        await asyncio.sleep(self.delay_s)
+        if self.error:
+            raise self.error
+        return Answer([])
+
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
+
+    async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
+        return None
+
+    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
+        return None
+
+    def within(self, _projects: Sequence[str]) -> FakeSource:
+        return self
+
+    allows_sql = False
+
+    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
+        raise NotImplementedError
+
+    async def sql_columns(self) -> list[Row]:
+        return []
+
+
+class AskedSource(FakeSource):
+    """Source that answers with no row, and keeps the parameters of each question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Mapping[str, str]] = []
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        self.asked.append(query)
+        return await super().ask(name, query)
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+async def test_project_and_deployment_are_offered_where_they_restrict_the_page(
+    start_site: StartSite, name: str
+) -> None:
+    source = AskedSource()
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
+    client = await start_site(source)
+
+    page = Document(await (await client.get(path, params={"project": "prj_1"})).text())
+
+    is_restricted = any('project="prj_1"' in asked.get("filter", "") for asked in source.asked)
+    assert is_restricted == ("pickers" in {attributes.get("id") for _, attributes in page.elements})
+
+
+async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:
+    client = await start_site(FakeSource(delay_s=600))
+
+    answer = await client.get("/errors")
+    begin = (await answer.content.readuntil(b"</h1>")).decode()
+    answer.close()
+
+    assert "What fails?" in begin
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (StoreTrouble("secret of a row", code=210, name="NETWORK_ERROR"), 503, "NETWORK_ERROR (210)"),
+        (StoreTrouble("secret of a row", code=241, name="MEMORY"), 422, "GiB of memory"),
+        (StoreTrouble("secret of a row", code=60, name="UNKNOWN_TABLE"), 503, "the store has no tables"),
+        (MalformedBody("filter, column 3: what is wrong", field="filter"), 400, "column 3"),
+        (CallerBusy("too many queries wait"), 429, "too many queries wait"),
+    ],
+)
+async def test_failed_query_is_explained_in_the_frame(
+    start_site: StartSite, error: Exception, status: int, text: str
+) -> None:
+    client = await start_site(FakeSource(error=error))
+
+    answer = await client.get("/errors")
+
+    page = Document(await answer.text())
+    assert answer.status == status
+    assert text in page.text
+    assert "secret" not in page.text
+
+
+async def test_static_files_are_kept_for_good_and_need_their_digest(site: Client) -> None:
+    page = await page_of(site, "/errors")
+    url = next(
+        attributes["href"] or ""
+        for tag, attributes in page.elements
+        if tag == "link" and attributes["rel"] == "stylesheet"
+    )
+
+    found = await site.get(url)
+    missing = await site.get(re.sub(r"/[0-9a-f]{16}/", "/0123456789abcdef/", url))
+
+    assert (found.status, missing.status) == (200, 404)
+    assert "immutable" in found.headers["Cache-Control"]
+    assert found.content_type == "text/css"

@@ -1,0 +1,120 @@
+"""Page of the services: a chosen service or operation has its own durations, errors and numbers."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+
+from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
+from tests.console.ui.test_pages import Document, FakeSource, page_of
+from tests.console.ui.test_search import chart_cells, spans_of
+
+REQUESTS = 600
+"""Number of requests of each service of the shop."""
+
+
+def query_of(link: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+
+
+def links_to(page: Document, path: str) -> list[dict[str, str]]:
+    return [query_of(link) for link in page.links if urlsplit(link).path == path]
+
+
+async def test_each_service_leads_to_its_page(site: Client) -> None:
+    page = await page_of(site, "/services")
+
+    services = {query.get("service") for query in links_to(page, "/services")}
+    # A longer name of a service is not stored as it was sent.
+    assert services >= {"web", *(text for text in HOSTILE if len(text) <= 256)} - {HOSTILE[6]}
+
+
+async def test_cells_of_a_service_have_the_requests_that_their_links_select(site: Client) -> None:
+    page = await page_of(site, "/services?service=web")
+    cells = chart_cells(page)
+
+    counts = [await spans_of(site, link) for link in cells[:2] + cells[-2:]]
+    titles = [int(text.replace(",", "")) for text in re.findall(r"(\d[\d,]*) spans? from \d\d:", page.text)]
+
+    assert sum(titles) == REQUESTS
+    assert counts == titles[:2] + titles[-2:]
+
+
+async def test_service_without_requests_has_its_operations_and_says_so(site: Client) -> None:
+    page = await page_of(site, "/services?service=db")
+
+    assert "No request: " in page.text
+    assert chart_cells(page) == []
+    operations = [query for query in links_to(page, "/services") if "operation" in query]
+    assert [(query["service"], query["operation"]) for query in operations] == [("db", "SELECT cart")]
+
+
+async def test_operation_has_the_durations_of_all_its_spans(site: Client) -> None:
+    page = await page_of(site, "/services?service=db&operation=SELECT+cart")
+
+    assert "Durations of its spans" in page.text
+    links = chart_cells(page)
+    assert {query_of(link)["filter"] for link in links} == {'service="db" operation="SELECT cart"'}
+    assert await spans_of(site, links[0].partition("&selection")[0] + times_of(page)) == REQUESTS
+
+
+def times_of(page: Document) -> str:
+    query = links_to(page, "/search")[0]
+    return f"&since={quote(query['since'])}&until={quote(query['until'])}"
+
+
+async def test_errors_of_a_service_are_those_of_the_errors_page(site: Client) -> None:
+    page = await page_of(site, "/services?service=web")
+
+    errors = next(query for query in links_to(page, "/errors") if query.get("filter") == 'service="web"')
+    listed = Document(await (await site.get("/errors", params=errors)).text())
+    count = re.search(r"([\d,]+) failed spans in 1 group\b", listed.text)
+    assert count is not None
+    assert re.search(rf"\s{count[1]}\s+error: deadlock on row <number>\s", page.text)
+
+
+async def test_operation_without_errors_says_so(site: Client) -> None:
+    page = await page_of(site, "/services?service=db&operation=SELECT+cart")
+
+    assert "No span failed." in page.text
+
+
+async def test_errors_lead_to_an_example(site: Client) -> None:
+    page = await page_of(site, f"/services?service={quote(HOSTILE[0])}")
+
+    assert f"/trace/{HOSTILE_TRACE}" in page.links
+
+
+async def test_unknown_service_is_explained_and_offers_other_time_ranges(site: Client) -> None:
+    page = await page_of(site, "/services?service=<absent>")
+
+    assert "No span of <absent> from " in page.text
+    assert "Show the last 24 hours" in page.text
+
+
+async def test_unknown_operation_is_explained_above_the_operations(site: Client) -> None:
+    page = await page_of(site, "/services?service=db&operation=absent")
+
+    assert "No span of absent from " in page.text
+    assert "Operations of db" in page.text
+
+
+@pytest.mark.parametrize("query", ["", "service=web", "service=web&operation=x"])
+async def test_page_of_an_empty_store_is_shown(start_site: StartSite, query: str) -> None:
+    client = await start_site(FakeSource())
+
+    answer = await client.get(f"/services?{query}", params=TIMES)
+
+    assert answer.status == 200
+    Document(await answer.text())
+
+
+async def test_filter_of_the_page_restricts_the_operations(site: Client) -> None:
+    page = await page_of(site, "/services?service=web&filter=status%3Derror")
+
+    filters = [query.get("filter", "") for query in links_to(page, "/search")]
+    (found,) = {text for text in filters if "operation" in text}
+    assert found == 'status=error service="web" operation="GET /cart"'
+    assert "✕ 100 % failed" in page.text

@@ -1,0 +1,133 @@
+"""A request for a page: filters of names, and links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.console.api.source import Answer, Row, SqlAnswer
+from receiver.console.queries.filters.filter import Attribute, Comparison, Intrinsic
+from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.queries.filters.filter_values import attribute_text
+from receiver.console.queries.raw_sql.statement import SqlQuery
+from receiver.console.ui.charts.timeline import Timeline
+from receiver.console.ui.filter_text import all_of, error_column, without_term
+from receiver.console.ui.view import View, term
+from tests.support.receiver_facts import facts_of
+
+
+class NoSource:
+    """Source that is never asked."""
+
+    async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
+        raise NotImplementedError
+
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
+
+    async def outline(self, _trace_id: str, _read: object) -> None:
+        raise NotImplementedError
+
+    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
+        raise NotImplementedError
+
+    def within(self, _projects: Sequence[str]) -> NoSource:
+        return self
+
+    allows_sql = False
+
+    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
+        raise NotImplementedError
+
+    async def sql_columns(self) -> list[Row]:
+        raise NotImplementedError
+
+
+FACTS = facts_of(Path(), ThreadPoolExecutor(1))
+
+
+def view(**query: str) -> View:
+    return View("/errors", query, 1_800_000_000.5, NoSource(), {}, facts=FACTS)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=40))
+def test_term_matches_exactly_its_text(text: str) -> None:
+    assert parse_filter(term("service", text)) == Comparison(Intrinsic("service"), "=", text)
+
+
+def test_times_of_a_page_are_absolute_and_include_the_current_second() -> None:
+    assert view(since="1h").times == {
+        "since": "2027-01-15T07:00:00.000Z",
+        "until": "2027-01-15T08:00:01.000Z",
+    }
+
+
+def test_link_keeps_project_and_deployment_and_drops_empty_parameters() -> None:
+    link = view(project="a&b", deployment="", since="1h").link("/search", filter="status=error", sort="")
+
+    assert link == (
+        "/search?project=a%26b&filter=status%3Derror"
+        "&since=2027-01-15T07%3A00%3A00.000Z&until=2027-01-15T08%3A00%3A01.000Z"
+    )
+
+
+def test_link_of_the_frame_keeps_an_age_and_no_other_parameter() -> None:
+    assert (
+        view(project="a&b", since="6h", filter="x").page_link("/search") == "/search?project=a%26b&since=6h"
+    )
+    assert view(since="6h", until="2h").page_link("/") == "/?since=6h&until=2h"
+
+
+def test_filter_joins_the_chosen_project_with_other_terms() -> None:
+    assert view(project="prj_1").filter("", "status=error") == 'project="prj_1" status=error'
+
+
+def test_permalink_replaces_ages_with_absolute_times() -> None:
+    assert view(since="1h", filter="x").permalink == (
+        "/errors?since=2027-01-15T07%3A00%3A00.000Z&filter=x&until=2027-01-15T08%3A00%3A01.000Z"
+    )
+
+
+def test_joined_filters_must_all_match() -> None:
+    joined = all_of('project="p"', "root OR status=error", "", "kind=server")
+
+    assert parse_filter(joined) == parse_filter('project="p" AND (root OR status=error) AND kind=server')
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40))
+def test_attribute_is_named_whatever_characters_its_key_has(key: str) -> None:
+    assert parse_filter(term(attribute_text("span", key), "x")) == Comparison(
+        Attribute("span", key), "=", "x"
+    )
+
+
+def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
+    assert without_term('root service="a" kind=server', 'service="a"') == "root kind=server"
+    assert without_term("service=a root", 'service="a"') == "root"
+    assert without_term('root -service="a"', 'service="a"') is None
+    assert without_term('root OR service="a"', 'service="a"') is None
+
+
+def test_error_column_is_of_the_text_itself() -> None:
+    assert error_column("service=web status=eror") == 20
+    assert error_column("service=web") == 0
+
+
+def test_values_of_each_group_are_placed_in_their_intervals() -> None:
+    timeline = Timeline(view(since="2027-01-15T07:00Z", until="2027-01-15T07:05Z"))
+    rows: list[Row] = [
+        {"group": "a", "start": "2027-01-15T07:00:00Z", "spans": 1},
+        {"group": "b", "start": "2027-01-15T07:00:05Z", "spans": 2},
+        {"group": "a", "start": "2027-01-15T07:04:55Z", "spans": 3},
+    ]
+
+    found = timeline.values_by_group(rows, "spans")
+
+    assert (timeline.step_s, timeline.count) == (5, 60)
+    assert found["a"] == [1, *[0] * 58, 3]
+    assert found["b"] == [0, 2, *[0] * 58]
+    assert found["unknown"] == [0] * 60

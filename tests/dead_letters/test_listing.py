@@ -1,0 +1,26 @@
+"""List of dead letters and quarantined bodies: one file that cannot be read does not hide the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from receiver.dead_letters.listing import DeadLetterList
+
+
+def test_files_that_cannot_be_read_do_not_hide_the_other_dead_letters(tmp_path: Path) -> None:
+    dead, bodies = tmp_path / "dead", tmp_path / "aside"
+    for directory in (dead, bodies):
+        directory.mkdir()
+    for name in ("a", "b"):
+        (dead / f"{name}.native.lz4").write_bytes(b"rows")
+        (dead / f"{name}.json").mkdir()
+        (bodies / f"{name}.json.body").write_bytes(b"body")
+        (bodies / f"{name}.json.json").mkdir()
+    (dead / ".c.tmp").mkdir()
+    listing = DeadLetterList(tmp_path)
+
+    listing.dead.tidy()
+
+    entries = listing.entries()
+    assert [entry.id for entry in entries] == ["a", "b", "a", "b"]
+    assert "its reason cannot be read" in entries[0].text

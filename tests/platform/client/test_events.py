@@ -1,0 +1,197 @@
+"""Events of a deployment: their parameters and their form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from receiver.platform.client import errors
+from receiver.platform.client.connection import PlatformClient
+from receiver.platform.client.event import Event, parse_event
+from receiver.platform.client.events import EventQuery, events
+from tests.support.platform_events import START_MS, Raw, ids, raw_event
+from tests.support.platform_server import Answer, PlatformServer, platform_server
+
+
+async def read(server: PlatformServer, query: EventQuery | None = None) -> list[Event]:
+    async with PlatformClient(server.url, "token", team="team_1") as client:
+        return await events(client, "dpl_1", query or EventQuery())
+
+
+async def test_p20_events_are_read_from_an_array() -> None:
+    async with platform_server(Answer([raw_event(1), raw_event(2)])) as server:
+        assert ids(await read(server)) == ["evt_1", "evt_2"]
+        server.script(Answer([]))
+        assert await read(server) == []
+
+    assert server.received[0].method == "GET"
+    assert server.received[0].path == "/v3/deployments/dpl_1/events"
+    assert server.received[0].body == b""
+
+
+async def test_p21_each_option_is_a_parameter() -> None:
+    query = EventQuery(
+        direction="backward",
+        limit=-1,
+        since=1,
+        until=2,
+        status_code="5xx",
+        build="bld_1",
+        delimiter=True,
+        builds=False,
+    )
+    async with platform_server(Answer([])) as server:
+        await read(server, query)
+        await read(server)
+
+    expected = {
+        "direction": "backward",
+        "limit": "-1",
+        "since": "1",
+        "until": "2",
+        "statusCode": "5xx",
+        "name": "bld_1",
+        "delimiter": "1",
+        "builds": "0",
+    }
+    assert server.received[0].query == {**expected, "teamId": "team_1"}
+    assert server.received[1].query == {"teamId": "team_1"}
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": -2}, {"status_code": "6xx"}, {"status_code": "5x"}, {"build": "a b"}]
+)
+async def test_p21_option_out_of_range_is_not_sent(query: dict[str, Any]) -> None:
+    async with platform_server(Answer([])) as server:
+        with pytest.raises(errors.InvalidCall):
+            await read(server, EventQuery(**query))
+
+    assert server.received == []
+
+
+FULL: Raw = {
+    "type": "request",
+    "created": START_MS,
+    "payload": {
+        "deploymentId": "dpl_1",
+        "info": {
+            "type": "build",
+            "name": "bld_1",
+            "entrypoint": "api/index.js",
+            "path": "api",
+            "step": "install",
+            "readyState": "BUILDING",
+            "new": 1,
+        },
+        "text": "GET /",
+        "id": "evt_1",
+        "date": START_MS,
+        "serial": "1",
+        "created": START_MS,
+        "statusCode": 200,
+        "requestId": "req_1",
+        "proxy": {
+            "timestamp": START_MS,
+            "method": "GET",
+            "host": "shop.example",
+            "path": "/",
+            "statusCode": 200,
+            "userAgent": ["curl/8"],
+            "referer": "https://a.example",
+            "clientIp": "192.0.2.1",
+            "region": "fra1",
+            "scheme": "https",
+            "responseByteSize": 12,
+            "cacheId": "c",
+            "pathType": "func",
+            "pathTypeVariant": "v",
+            "platformId": "fra1::1",
+            "platformCache": "MISS",
+            "lambdaRegion": "iad1",
+            "wafAction": "log",
+            "wafRuleId": "rule",
+        },
+    },
+    "unknown": {"kept": [1, None]},
+}
+
+
+def test_p22_p23_p24_all_stated_fields_are_read_and_unknown_ones_kept() -> None:
+    event = parse_event(json.dumps(FULL).encode())
+    payload, proxy = event.payload, event.payload.proxy
+
+    assert (event.type, event.created, event.raw) == ("request", START_MS, FULL)
+    assert (payload.deployment_id, payload.id, payload.serial, payload.status_code) == (
+        "dpl_1",
+        "evt_1",
+        "1",
+        200,
+    )
+    assert (payload.date, payload.created, payload.request_id) == (START_MS, START_MS, "req_1")
+    assert (payload.info.type, payload.info.step, payload.info.ready_state) == (
+        "build",
+        "install",
+        "BUILDING",
+    )
+    assert proxy
+    sent = FULL["payload"]["proxy"]
+    assert [getattr(proxy, name) for name in proxy.__struct_fields__] == [
+        tuple(value) if isinstance(value, list) else value for value in sent.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ({"serial": 7, "statusCode": "502", "date": "12"}, ("7", 502, 12.0, "")),
+        ({"serial": None, "statusCode": None, "date": {}}, ("", None, None, "")),
+        ({"serial": True, "statusCode": [1], "text": {"a": 1}}, ("", None, None, "")),
+        ({"serial": "1", "info": "x", "proxy": [], "text": "t"}, ("1", None, None, "t")),
+        ("text", ("", None, None, "")),
+        (None, ("", None, None, "")),
+    ],
+)
+def test_field_of_another_type_is_converted_or_missing(payload: Any, expected: tuple[Any, ...]) -> None:  # noqa: ANN401 - any JSON
+    event = parse_event(json.dumps({"type": "a", "created": "5", "payload": payload}).encode())
+    found = event.payload
+
+    assert (found.serial, found.status_code, found.date, found.text) == expected
+    assert event.raw["payload"] == payload
+    assert event.created == 5
+
+
+def test_user_agent_may_be_a_text() -> None:
+    payload = {"proxy": {"userAgent": "curl/8", "statusCode": 200, "path": None}}
+    proxy = parse_event(json.dumps({"type": "a", "created": 5, "payload": payload}).encode()).payload.proxy
+
+    assert proxy
+    assert (proxy.user_agent, proxy.status_code, proxy.path) == (("curl/8",), 200, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"1",
+        b"[]",
+        b"{}",
+        b'{"type": "a"}',
+        b'{"type": 1, "created": 1}',
+        b'{"type": "a", "created": -1}',
+        b'{"type": "a", "created": 1e300}',
+        b'{"type": "a", "created": null}',
+    ],
+)
+def test_event_without_type_or_time_is_an_error(text: bytes) -> None:
+    with pytest.raises(errors.WrongShape):
+        parse_event(text)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[1", b"[}", b"[]]", b"[1]", b"[{]", b'[{"type": "a"}', b"", b"[][]"]
+)
+async def test_answer_that_is_no_array_of_events_is_an_error(body: bytes) -> None:
+    async with platform_server(Answer(body)) as server:
+        with pytest.raises(errors.WrongAnswer):
+            await read(server)

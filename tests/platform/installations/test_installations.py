@@ -1,0 +1,397 @@
+"""Installations on disk: no id is reused, states change in any order, a crash leaks no token."""
+
+from __future__ import annotations
+
+import errno
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.durable.files import DIRECTORY_MODE, FILE_MODE
+from receiver.errors import InstallationFailed, OperatorError
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.records import CHANGES_MAX, State
+from tests.support.faulty_disk import WRITE_CALLS, DiskFault, process_with
+from tests.support.installations import T0_S, TOKEN, installation
+from tests.support.memory_disk import Killed
+
+KEY = "k" * 32
+
+
+def bytes_below(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+
+
+def test_p30_added_installation_is_read_again_with_its_token(tmp_path: Path) -> None:
+    added = installation(scopes=("deployment",), user_id="user_1", other={"token_type": "Bearer", "x": [1]})
+
+    Installations(tmp_path).add(added, TOKEN)
+
+    reopened = Installations(tmp_path)
+    assert reopened.all() == [added]
+    assert reopened.find("icfg_a1") == added
+    assert reopened.token("icfg_a1") == TOKEN
+    assert reopened.token("icfg_b2") == ""
+    assert TOKEN not in repr(reopened.all())
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize("state", ["active", "disabled", "deleted", "removed"])
+def test_p30_id_is_never_reused(tmp_path: Path, state: State, *, is_reopened: bool) -> None:
+    stored = Installations(tmp_path)
+    stored.add(installation(), TOKEN)
+    stored.set_state("icfg_a1", state, T0_S + 1)
+    before, token = stored.all(), stored.token("icfg_a1")
+    if is_reopened:
+        stored = Installations(tmp_path)
+
+    with pytest.raises(InstallationFailed, match="used before"):
+        stored.add(installation(team_id="team_2"), "another token")
+
+    assert stored.all() == before
+    assert stored.token("icfg_a1") == token
+    assert b"another token" not in bytes_below(tmp_path)
+
+
+def test_p30_reinstallation_keeps_the_old_record_under_its_own_id(tmp_path: Path) -> None:
+    stored = Installations(tmp_path)
+    stored.add(installation("icfg_old"), TOKEN)
+    stored.set_state("icfg_old", "removed", T0_S + 1)
+
+    stored.add(installation("icfg_new", installed_at_s=T0_S + 2), "new token")
+
+    assert [(each.id, each.state) for each in Installations(tmp_path).all()] == [
+        ("icfg_new", "active"),
+        ("icfg_old", "removed"),
+    ]
+    assert stored.token("icfg_old") == ""
+    assert stored.token("icfg_new") == "new token"
+
+
+def test_p30_id_of_an_unreadable_record_is_not_reused(tmp_path: Path) -> None:
+    Installations(tmp_path).add(installation(), TOKEN)
+    (tmp_path / "installations" / "icfg_a1.json").write_bytes(b'{"id": ')
+    with capture_logs() as logged:
+        stored = Installations(tmp_path)
+
+    with pytest.raises(InstallationFailed, match="used before"):
+        stored.add(installation(), "another token")
+
+    assert stored.unreadable == {"icfg_a1"}
+    assert stored.all() == []
+    assert [line["event"] for line in logged] == ["record cannot be read"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "é" * 40, "a\nb", "\0"])
+def test_id_that_cannot_be_stored_is_refused(tmp_path: Path, name: str) -> None:
+    stored = Installations(tmp_path)
+
+    with pytest.raises(InstallationFailed):
+        stored.add(installation(name), TOKEN)
+
+    assert not stored.set_state(name, "removed", T0_S)
+    assert bytes_below(tmp_path) == b""
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", ".", "..", ".hidden.tmp", "a/b", "a%2Fb", "A b"])
+def test_id_of_any_characters_stays_inside_the_directory(tmp_path: Path, name: str) -> None:
+    Installations(tmp_path / "platform").add(installation(name), TOKEN)
+
+    reopened = Installations(tmp_path / "platform")
+
+    assert [each.id for each in reopened.all()] == [name]
+    assert reopened.token(name) == TOKEN
+    assert {path.name for path in tmp_path.iterdir()} == {"platform"}
+    assert len(list((tmp_path / "platform").rglob("*"))) == 4
+
+
+def test_p40_states_are_the_same_in_whatever_order_they_arrive(tmp_path: Path) -> None:
+    changes: list[tuple[State, float]] = [("disabled", 10), ("active", 20), ("disabled", 30), ("removed", 25)]
+    for number in range(10):
+        stored = Installations(tmp_path / str(number))
+        stored.add(installation(), TOKEN)
+        random.Random(number).shuffle(changes)
+
+        for state, after_s in changes + changes[:2]:
+            stored.set_state("icfg_a1", state, T0_S + after_s)
+
+        assert stored.all()[0].state == "removed"
+        assert not stored.has_token("icfg_a1")
+
+
+def test_p40_disabled_installation_keeps_its_token_and_becomes_active_again(tmp_path: Path) -> None:
+    stored = Installations(tmp_path)
+    stored.add(installation(), TOKEN)
+
+    assert stored.set_state("icfg_a1", "disabled", T0_S + 5)
+    assert not stored.set_state("icfg_a1", "disabled", T0_S + 6)
+    assert not stored.set_state("icfg_a1", "active", T0_S + 4)
+    assert (stored.all()[0].state, stored.all()[0].since_s) == ("disabled", T0_S + 5)
+    assert stored.set_state("icfg_a1", "active", T0_S + 7)
+
+    assert Installations(tmp_path).token("icfg_a1") == TOKEN
+    assert [change.state for change in stored.all()[0].changes] == ["active", "disabled", "active"]
+
+
+def test_p50_removal_that_arrives_before_the_installation_prevents_it(tmp_path: Path) -> None:
+    stored = Installations(tmp_path)
+
+    assert stored.set_state("icfg_a1", "removed", T0_S)
+    assert not stored.set_state("icfg_b2", "disabled", T0_S)
+
+    with pytest.raises(InstallationFailed):
+        stored.add(installation(), TOKEN)
+    assert [each.state for each in stored.all()] == ["removed"]
+    assert TOKEN.encode() not in bytes_below(tmp_path)
+
+
+def test_record_keeps_its_first_and_its_latest_changes() -> None:
+    record = installation()
+    for number in range(2 * CHANGES_MAX):
+        record = record.changed("active" if number % 2 else "disabled", T0_S + 1 + number)
+
+    assert len(record.changes) == CHANGES_MAX
+    assert record.changes[0].at_s == T0_S
+    assert record.changes[-1].at_s == T0_S + 2 * CHANGES_MAX
+
+
+def test_p34_scopes_are_replaced(tmp_path: Path) -> None:
+    stored = Installations(tmp_path)
+    stored.add(installation(), TOKEN)
+
+    assert stored.set_scopes("icfg_a1", ["project", "deployment", "project"], 2.0)
+    assert not stored.set_scopes("icfg_a1", ["team"], 1.0)
+    assert not stored.set_scopes("icfg_b2", ["deployment"], 3.0)
+
+    assert Installations(tmp_path).all()[0].scopes == ("deployment", "project")
+
+
+@pytest.mark.parametrize("key", ["", KEY])
+def test_files_are_readable_by_their_owner_only(tmp_path: Path, key: str) -> None:
+    Installations(tmp_path / "platform", key).add(installation(), TOKEN)
+
+    modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+    assert modes == {FILE_MODE}
+    assert (tmp_path / "platform" / "tokens").stat().st_mode & 0o777 == DIRECTORY_MODE
+
+
+def test_modes_that_were_widened_are_narrowed_at_the_next_start(tmp_path: Path) -> None:
+    Installations(tmp_path).add(installation(), TOKEN)
+    token = tmp_path / "tokens" / "icfg_a1"
+    token.chmod(0o644)
+    token.parent.chmod(0o755)
+
+    Installations(tmp_path)
+
+    assert token.stat().st_mode & 0o777 == FILE_MODE
+    assert token.parent.stat().st_mode & 0o777 == DIRECTORY_MODE
+
+
+def test_destroyed_token_is_in_no_file(tmp_path: Path) -> None:
+    stored = Installations(tmp_path)
+    stored.add(installation(), TOKEN)
+    token = tmp_path / "tokens" / "icfg_a1"
+    second_name = tmp_path / "second name of the file"
+    second_name.hardlink_to(token)
+
+    stored.destroy_token("icfg_a1")
+    stored.destroy_token("icfg_a1")
+
+    assert not token.exists()
+    assert second_name.read_bytes().strip(b"\0") == b""
+    assert stored.token("icfg_a1") == ""
+
+
+def test_key_encrypts_tokens(tmp_path: Path) -> None:
+    Installations(tmp_path, KEY).add(installation(), TOKEN)
+
+    assert TOKEN.encode() not in bytes_below(tmp_path)
+    assert Installations(tmp_path, KEY).token("icfg_a1") == TOKEN
+
+
+def test_stored_tokens_are_encrypted_at_the_next_start_with_a_key(tmp_path: Path) -> None:
+    Installations(tmp_path).add(installation(), TOKEN)
+    second_name = tmp_path / "second name of the file"
+    second_name.hardlink_to(tmp_path / "tokens" / "icfg_a1")
+
+    Installations(tmp_path, KEY)
+
+    assert TOKEN.encode() not in bytes_below(tmp_path)
+    assert Installations(tmp_path, KEY).token("icfg_a1") == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        pytest.param("x" * 32, "cannot be decrypted", id="wrong key"),
+        pytest.param("", "is encrypted; expected the setting platform.encryption_key_file", id="no key"),
+    ],
+)
+def test_wrong_key_is_an_error_that_names_the_file_only(tmp_path: Path, key: str, reason: str) -> None:
+    Installations(tmp_path, KEY).add(installation(), TOKEN)
+    stored = Installations(tmp_path, key)
+
+    with pytest.raises(OperatorError, match=reason) as refused:
+        stored.token("icfg_a1")
+
+    assert str(tmp_path / "tokens" / "icfg_a1") in str(refused.value)
+    assert KEY not in str(refused.value)
+    assert TOKEN not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_token_file_of_another_installation_is_refused(tmp_path: Path) -> None:
+    stored = Installations(tmp_path, KEY)
+    stored.add(installation(), TOKEN)
+    stored.add(installation("icfg_b2"), "token of b2")
+    tokens = tmp_path / "tokens"
+    (tokens / "icfg_a1").replace(tokens / "icfg_b2")
+
+    with pytest.raises(OperatorError, match="cannot be decrypted"):
+        stored.token("icfg_b2")
+
+
+@pytest.mark.parametrize("length", range(60))
+def test_token_file_that_is_cut_is_refused(tmp_path: Path, length: int) -> None:
+    stored = Installations(tmp_path, KEY)
+    stored.add(installation(), TOKEN)
+    file = tmp_path / "tokens" / "icfg_a1"
+    file.write_bytes(file.read_bytes()[:length])
+
+    with pytest.raises(OperatorError, match="token file"):
+        stored.token("icfg_a1")
+
+
+def test_files_that_cannot_be_read_do_not_hide_the_other_installations(tmp_path: Path) -> None:
+    Installations(tmp_path).add(installation(), TOKEN)
+    for name in ("installations/icfg_0.json", "installations/.x.tmp", "tokens/icfg_0", "tokens/.x.tmp"):
+        (tmp_path / name).mkdir()
+
+    with capture_logs() as logged:
+        reopened = Installations(tmp_path, KEY)
+
+    assert [each.id for each in reopened.all()] == ["icfg_a1"]
+    assert reopened.unreadable == {"icfg_0"}
+    assert (reopened.token_kind("icfg_a1"), reopened.token_kind("icfg_0")) == ("encrypted", "damaged")
+    assert {line["path"].removeprefix(f"{tmp_path}/") for line in logged} == {
+        "installations/icfg_0.json",
+        "installations/.x.tmp",
+        "tokens/icfg_0",
+        "tokens/.x.tmp",
+    }
+
+
+def test_record_that_the_disk_could_not_read_at_the_start_is_read_later(tmp_path: Path) -> None:
+    Installations(tmp_path).add(installation(), TOKEN)
+    error = OSError(errno.EIO, "input/output error")
+    with process_with(DiskFault(frozenset({"read"}), 1, is_permanent=True, error=lambda: error)):
+        stored = Installations(tmp_path)
+        assert stored.all() == []
+        with pytest.raises(OSError, match="input/output error"):
+            stored.set_state("icfg_a1", "removed", T0_S + 1)
+
+    stored.complete()
+    assert [each.id for each in stored.all()] == ["icfg_a1"]
+    assert stored.unreadable == frozenset()
+    assert stored.set_state("icfg_a1", "removed", T0_S + 1)
+    assert not stored.has_token("icfg_a1")
+
+
+def test_token_that_cannot_be_destroyed_is_destroyed_later(tmp_path: Path) -> None:
+    stored = Installations(tmp_path)
+    stored.add(installation(), TOKEN)
+    fault = DiskFault(
+        frozenset({"unlink"}), 1, is_permanent=True, error=lambda: OSError(errno.EIO, "input/output error")
+    )
+    with process_with(fault):
+        with pytest.raises(OSError, match="input/output error"):
+            stored.set_state("icfg_a1", "removed", T0_S + 1)
+        stored.complete()
+        Installations(tmp_path)
+        assert stored.has_token("icfg_a1")
+
+    stored.complete()
+    assert not stored.has_token("icfg_a1")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "disk full"), Killed()], ids=["full", "killed"])
+@pytest.mark.parametrize("key", ["", KEY], ids=["plain", "encrypted"])
+def test_fault_at_any_call_leaves_no_token_without_its_record(
+    tmp_path: Path, error: BaseException, key: str
+) -> None:
+    for at in range(1, 100):
+        directory = tmp_path / str(at)
+        fault = DiskFault(WRITE_CALLS, at, is_permanent=isinstance(error, Killed), error=lambda: error)
+        try:
+            with process_with(fault):
+                Installations(directory, key).add(installation(), TOKEN)
+        except (OSError, Killed):
+            pass
+
+        reopened = Installations(directory, key)
+
+        assert reopened.token("icfg_a1") in ("", TOKEN)
+        assert reopened.find("icfg_a1") is not None or not reopened.has_token("icfg_a1")
+        assert not list(directory.rglob("*.tmp"))
+        if not fault.is_reached:
+            assert reopened.token("icfg_a1") == TOKEN
+            return
+    pytest.fail("the fault was reached at every place")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "input/output error"), Killed()], ids=["error", "killed"]
+)
+@pytest.mark.parametrize("key", ["", KEY], ids=["removal", "encryption"])
+def test_fault_while_a_token_is_destroyed_or_encrypted_is_made_good_at_the_next_start(
+    tmp_path: Path, error: BaseException, key: str
+) -> None:
+    for at in range(1, 100):
+        directory = tmp_path / str(at)
+        Installations(directory).add(installation(), TOKEN)
+        fault = DiskFault(WRITE_CALLS, at, is_permanent=isinstance(error, Killed), error=lambda: error)
+        try:
+            with process_with(fault):
+                stored = Installations(directory, key)
+                if not key:
+                    stored.set_state("icfg_a1", "removed", T0_S + 1)
+        except (OSError, Killed):
+            pass
+
+        reopened = Installations(directory, key)
+
+        record = reopened.find("icfg_a1")
+        assert record is not None
+        assert reopened.token("icfg_a1") == ("" if record.is_ended else TOKEN)
+        assert TOKEN.encode() not in bytes_below(directory) or not (key or record.is_ended)
+        if not fault.is_reached:
+            assert bool(key) != record.is_ended
+            return
+    pytest.fail("the fault was reached at every place")
+
+
+@pytest.mark.parametrize("call", ["add", "open"])
+def test_process_with_a_token_dumps_no_core(tmp_path: Path, call: str) -> None:
+    lines = [
+        "import ctypes, pathlib, sys",
+        "from receiver.platform.installations.installations import Installations",
+        "from tests.support.installations import installation",
+        "stored = Installations(pathlib.Path(sys.argv[1]))",
+        "stored.add(installation(), 'token')" if call == "add" else "",
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))",
+    ]
+    if call == "open":
+        Installations(tmp_path).add(installation(), TOKEN)
+
+    dumpable = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines), str(tmp_path)],
+        check=True,
+        capture_output=True,
+        cwd=Path(__file__).parents[3],
+    )
+
+    assert dumpable.stdout.strip() == b"0"

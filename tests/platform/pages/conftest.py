@@ -1,0 +1,7 @@
+"""Fixtures of the platform's pages: those of the console's pages."""
+
+from __future__ import annotations
+
+from tests.console.ui.conftest import client, facts, page, platform, shop_store, site, start, start_site
+
+__all__ = ["client", "facts", "page", "platform", "shop_store", "site", "start", "start_site"]

@@ -1,0 +1,352 @@
+"""Tests of what webhooks change: each type, unstated forms of payloads, any order, more than once."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from receiver.platform.installations import deployments as deployments_module
+from receiver.platform.installations.deployments import Deployments
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.projects import Projects
+from receiver.platform.webhooks.applying import Applier
+from receiver.platform.webhooks.changes import apply
+from receiver.platform.webhooks.inbox import Inbox
+from receiver.platform.webhooks.webhook import FUTURE_MS_MAX, Webhook, parse
+from tests.support.installations import T0_S, TOKEN, installation
+from tests.support.memory_disk import Killed, MemoryDisk
+from tests.support.webhooks import NOW_MS, SETTINGS, RecordsDouble, document
+
+CREATED, REMOVED = "project.created", "project.removed"
+ENDED = "integration-configuration.removed"
+CONFIRMED = "integration-configuration.scope-change-confirmed"
+
+
+class RealRecords:
+    """Records on a disk."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        directory = Path("/data/platform")
+        self.projects = Projects(directory, disk)
+        self.deployments = Deployments(directory, disk)
+        self.installations = Installations(directory, files=disk)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(Path("/data"))
+    disk.sync_directory(Path("/"))
+    return disk
+
+
+def webhook(kind: str, payload: object, webhook_id: str = "wh_1", created_at_ms: int = NOW_MS) -> Webhook:
+    return parse(document(webhook_id, kind, payload, created_at_ms), NOW_MS)
+
+
+def apply_waiting(disk: MemoryDisk) -> RealRecords:
+    """Start a process that applies what waits."""
+    records = RealRecords(disk)
+    Applier(Inbox(Path("/data"), disk), records, lambda: NOW_MS / 1_000).apply_waiting()
+    return records
+
+
+def apply_all(disk: MemoryDisk, *webhooks: Webhook) -> RealRecords:
+    """Deliver and apply one webhook after another."""
+    for each in webhooks:
+        Inbox(Path("/data"), disk).keep(each, SETTINGS)
+        records = apply_waiting(disk)
+    return records
+
+
+def test_p50_project_created_gives_the_project_its_name(disk: MemoryDisk) -> None:
+    records = apply_all(disk, webhook(CREATED, {"project": {"id": "prj_1", "name": "shop"}}))
+
+    assert records.projects.name("prj_1") == "shop"
+    assert Projects(Path("/data/platform"), disk).name("prj_1") == "shop"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"deployment": {"id": "dpl_1"}, "project": {"id": "prj_1"}},
+        {"deploymentId": "dpl_1", "projectId": "prj_1"},
+        {"deployment": {"id": "dpl_1", "projectId": "prj_1"}},
+    ],
+)
+def test_webhook_about_a_deployment_names_its_project(disk: MemoryDisk, payload: object) -> None:
+    records = apply_all(disk, webhook("deployment.created", payload))
+
+    assert records.deployments.project("dpl_1") == "prj_1"
+    assert Deployments(Path("/data/platform"), disk).project("dpl_1") == "prj_1"
+
+
+def test_deployment_has_the_project_of_its_newest_webhook_in_any_order(disk: MemoryDisk) -> None:
+    webhooks = [
+        webhook(
+            "deployment.ready",
+            {"deploymentId": "dpl_1", "projectId": project},
+            webhook_id=f"wh_{number}",
+            created_at_ms=NOW_MS + number * 10,
+        )
+        for number, project in enumerate(("prj_1", "prj_2", "prj_1"))
+    ]
+    for order in permutations(webhooks):
+        deployments = Deployments(Path(f"/data/{uuid4().hex}"), disk)
+        records = RealRecords(disk)
+        records.deployments = deployments
+        for each in order:
+            apply(each, records)
+        assert deployments.project("dpl_1") == "prj_1"
+
+
+@pytest.mark.parametrize("payload", [{"deploymentId": "dpl_1"}, {"id": "dpl_1", "projectId": "prj_1"}])
+def test_webhook_without_a_deployment_or_a_project_assigns_nothing(disk: MemoryDisk, payload: object) -> None:
+    records = RealRecords(disk)
+
+    assert apply(webhook("deployment.created", payload), records) == "unknown"
+
+
+def test_oldest_deployment_is_deleted_above_the_limit(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployments_module, "DEPLOYMENTS_MAX", 2)
+    deployments = Deployments(Path("/data/platform"), disk)
+    for number in (2, 1, 3):
+        deployments.assign(f"dpl_{number}", "prj_1", number)
+
+    for known in (deployments, Deployments(Path("/data/platform"), disk)):
+        assert [known.project(f"dpl_{number}") for number in (1, 2, 3)] == ["", "prj_1", "prj_1"]
+
+
+def test_p50_project_removed_starts_a_clock_that_can_be_revoked(disk: MemoryDisk) -> None:
+    removed = webhook(REMOVED, {"project": {"id": "prj_1"}})
+    records = apply_all(disk, removed)
+    project = records.projects.find("prj_1")
+    assert project is not None
+    assert project.is_removed
+    assert project.removed_at_s == pytest.approx(NOW_MS / 1_000, abs=0.001)
+
+    assert records.projects.revoke("prj_1")
+    apply(removed, records)  # sent again after it was forgotten
+
+    project = records.projects.find("prj_1")
+    assert project is not None
+    assert not project.is_removed
+
+
+def test_p50_removed_installation_loses_its_token_and_keeps_its_record(disk: MemoryDisk) -> None:
+    records = RealRecords(disk)
+    records.installations.add(installation("icfg_a"), TOKEN)
+    records.installations.add(installation("icfg_b"), TOKEN)
+    at_ms = int(T0_S * 1_000) + 5_000
+
+    apply(parse(document("wh", ENDED, {"configuration": {"id": "icfg_a"}}, at_ms), at_ms), records)
+
+    ended = records.installations.find("icfg_a")
+    assert ended is not None
+    assert (ended.state, records.installations.token("icfg_a")) == ("removed", "")
+    assert records.installations.token("icfg_b") == TOKEN
+
+
+def test_p34_confirmed_scopes_replace_the_granted_ones(disk: MemoryDisk) -> None:
+    records = RealRecords(disk)
+    records.installations.add(installation("icfg_a", scopes=("project",)), TOKEN)
+
+    listed = {"configuration": {"id": "icfg_a", "scopes": ["project", "deployment", 7]}}
+    assert apply(webhook(CONFIRMED, listed), records) == "applied"
+
+    found = records.installations.find("icfg_a")
+    assert found is not None
+    assert found.scopes == ("deployment", "project")
+
+
+def test_p34_confirmation_without_a_list_unblocks_the_features() -> None:
+    records = RecordsDouble()
+
+    outcome = apply(webhook(CONFIRMED, {"configuration": {"id": "icfg_a"}}), records)
+
+    assert (outcome, records.scopes) == ("applied", [("icfg_a", None)])
+
+
+EVENTS = (
+    webhook(CREATED, {"project": {"id": "prj_1", "name": "first"}}, "wh_1", NOW_MS - 4_000),
+    webhook(CREATED, {"project": {"id": "prj_1", "name": "second"}}, "wh_2", NOW_MS - 3_000),
+    webhook(REMOVED, {"project": {"id": "prj_1"}}, "wh_3", NOW_MS - 2_000),
+    webhook(CREATED, {"project": {"id": "prj_2", "name": "a"}}, "wh_4"),
+    webhook(CREATED, {"project": {"id": "prj_2", "name": "b"}}, "wh_5"),
+)
+
+
+def test_p51_confirmations_in_any_order_leave_the_newest_scopes() -> None:
+    def confirmed(number: int, scope: str) -> Webhook:
+        payload = {"configuration": {"id": "icfg_a", "scopes": [scope]}}
+        return webhook(CONFIRMED, payload, f"wh_{number}", NOW_MS + number)
+
+    for order in permutations((confirmed(1, "team"), confirmed(2, "user"), confirmed(3, "project"))):
+        disk = MemoryDisk()
+        disk.make_directory(Path("/data"))
+        records = RealRecords(disk)
+        records.installations.add(installation("icfg_a"), TOKEN)
+
+        for each in order:
+            apply(each, records)
+
+        found = records.installations.find("icfg_a")
+        assert found is not None
+        assert found.scopes == ("project",)
+
+
+def test_p51_webhooks_in_any_order_and_twice_give_the_same_records() -> None:
+    results = set()
+    for order in permutations(EVENTS):
+        disk = MemoryDisk()
+        disk.make_directory(Path("/data"))
+        records = apply_all(disk, *order, *order)
+        results.add(msgspec.json.encode(records.projects.all()))
+
+    assert len(results) == 1
+    first, second = json.loads(results.pop())
+    assert (first["name"], first["removed_at_s"] > first["named_at_s"]) == ("second", True)
+    assert second["name"] in {"a", "b"}
+
+
+@pytest.mark.fault("kill -9 at every file operation: the records of an acknowledged webhook are changed")
+def test_change_is_durable_before_its_webhook_is_forgotten() -> None:
+    for count in range(1, 80):
+        disk = MemoryDisk()
+        disk.make_directory(Path("/data"))
+        disk.sync_directory(Path("/"))
+        Inbox(Path("/data"), disk).keep(EVENTS[0], SETTINGS)
+        disk.fail_nth(count, Killed)
+        try:
+            apply_waiting(disk)
+        except Killed:
+            disk.cut_power(lambda _count: 0)
+        else:
+            assert count > 5
+            return
+
+        assert apply_waiting(disk).projects.name("prj_1") == "first"
+    pytest.fail("more calls than expected")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"project": {"id": "prj_1", "name": "shop"}},
+        {"projectId": "prj_1", "name": "shop"},
+        {"project": "prj_1", "projectName": "shop"},
+        {"id": "prj_1", "name": "shop", "team": {"id": "team_1"}},
+    ],
+)
+def test_p51_project_is_found_in_payloads_of_other_forms(payload: object) -> None:
+    records = RecordsDouble()
+
+    assert apply(webhook(CREATED, payload), records) == "applied"
+    assert [named[:2] for named in records.named] == [("prj_1", "shop")]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"configuration": {"id": "icfg_a"}},
+        {"configurationId": "icfg_a"},
+        {"configuration": "icfg_a", "user": {"id": "icfg_of_nothing"}},
+        {"integration": {"of": [{"what": "icfg_a"}, "icfg_a"]}},
+    ],
+)
+def test_p51_installation_is_found_by_the_stated_form_of_its_id(payload: object) -> None:
+    records = RecordsDouble()
+
+    assert apply(webhook(ENDED, payload), records) == "applied"
+    assert [state[:2] for state in records.states] == [("icfg_a", "removed")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("project.renamed", {"project": {"id": "prj_1"}}),
+        ("", {"project": {"id": "prj_1"}}),
+        (CREATED, {"project": {"name": "shop"}}),
+        (REMOVED, {"project": {"id": 7}}),
+        (REMOVED, ["prj_1"]),
+        (ENDED, {"configuration": {"id": "cfg_1"}}),
+        (ENDED, {"all": ["icfg_a", "icfg_b"]}),
+        (CONFIRMED, {}),
+    ],
+)
+def test_webhook_that_names_no_known_object_is_kept_as_unknown(
+    disk: MemoryDisk, kind: str, payload: object
+) -> None:
+    records = RecordsDouble()
+    inbox = Inbox(Path("/data"), disk)
+    sent = webhook(kind, payload)
+    inbox.keep(sent, SETTINGS)
+    applier = Applier(inbox, records, lambda: NOW_MS / 1_000)
+
+    applier.apply_waiting()
+
+    assert applier.outcomes == {"unknown": 1}
+    assert [(note.outcome, bytes(note.body)) for note in inbox.notes()] == [("unknown", bytes(sent.body))]
+    assert records.named + records.removed_projects + records.states + records.scopes == []
+
+
+def test_p51_id_of_a_webhook_without_a_payload_is_not_taken_for_that_of_a_project() -> None:
+    flat = {"id": "evt_1", "type": REMOVED, "createdAt": NOW_MS}
+    records = RecordsDouble()
+
+    assert apply(parse(json.dumps(flat).encode(), NOW_MS), records) == "unknown"
+    assert apply(parse(json.dumps({**flat, "projectId": "prj_1"}).encode(), NOW_MS), records) == "applied"
+    assert [project_id for project_id, _ in records.removed_projects] == ["prj_1"]
+
+
+def test_webhook_whose_record_cannot_be_written_is_tried_again_and_delays_no_other(
+    disk: MemoryDisk,
+) -> None:
+    records = RecordsDouble()
+    records.trouble.append(OSError(28, "No space left on device"))
+    inbox = Inbox(Path("/data"), disk)
+    for name in ("prj_1", "prj_2"):
+        inbox.keep(webhook(CREATED, {"project": {"id": name}}, name), SETTINGS)
+    applier = Applier(inbox, records, lambda: NOW_MS / 1_000)
+
+    applier.apply_waiting()
+    assert (len(records.named), applier.waiting_count) == (1, 1)
+    applier.apply_waiting()
+
+    assert sorted(named[0] for named in records.named) == ["prj_1", "prj_2"]
+    assert (applier.waiting_count, inbox.waiting()) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("created_at", "expected_ms"),
+    [
+        (NOW_MS - 7, NOW_MS - 7),
+        (NOW_MS - 7.0, NOW_MS - 7),
+        ((NOW_MS - 7_000) // 1_000, NOW_MS - 7_000),
+        ("2023-11-14T22:13:19Z", NOW_MS - 1_000),
+        ("2023-11-14T22:13:19", NOW_MS - 1_000),
+        (NOW_MS + FUTURE_MS_MAX, NOW_MS + FUTURE_MS_MAX),
+        (NOW_MS + FUTURE_MS_MAX + 1, NOW_MS),
+        (-1, NOW_MS),
+        (0, NOW_MS),
+        (10**400, NOW_MS),
+        (True, NOW_MS),
+        ("0001-01-01", NOW_MS),
+        ("soon", NOW_MS),
+        (None, NOW_MS),
+        ([1], NOW_MS),
+    ],
+)
+def test_p51_time_of_any_form_is_read_or_replaced_by_the_time_of_receipt(
+    created_at: object, expected_ms: int
+) -> None:
+    body = json.dumps({"id": "a", "type": "b", "createdAt": created_at}).encode()
+
+    assert parse(body, NOW_MS).created_at_ms == expected_ms

@@ -1,0 +1,358 @@
+"""Tests of the emulated gateway over plain HTTP: what it answers, refuses, and breaks on demand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.gateway import API_KEY, MODEL, PNG, WEATHER, RunningGateway, question, running_gateway
+from trace_drain_testing.emulator.gateway.gateway_wire import DONE, UNSTATED
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[RunningGateway]:
+    async with running_gateway() as running:
+        yield running
+
+
+def events(stream: bytes) -> list[Any]:
+    assert stream.endswith(DONE)
+    lines = stream.removesuffix(DONE).replace(b"\r\n", b"\n").split(b"\n")
+    return [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
+
+
+async def test_p60_request_without_the_api_key_is_answered_401(gateway: RunningGateway) -> None:
+    status, body = await gateway.chat(question("hello"), key="other")
+
+    assert status == 401
+    assert body["error"]["code"] == "not_authorized"
+    async with gateway.session.get(f"{gateway.url}/v1/models") as answer:
+        assert answer.status == 401
+
+
+async def test_p61_models_are_listed_with_their_provider(gateway: RunningGateway) -> None:
+    headers = {"Authorization": f"Bearer {API_KEY}"}
+    async with gateway.session.get(f"{gateway.url}/v1/models", headers=headers) as answer:
+        body = await answer.json()
+
+    assert body["object"] == "list"
+    assert {"id": MODEL, "object": "model", "created": 1_790_000_000, "owned_by": "acme"} in body["data"]
+
+
+async def test_p62_answer_is_derived_from_the_messages(gateway: RunningGateway) -> None:
+    first, again, other = [await gateway.chat(question(text)) for text in ("cats", "cats", "dogs")]
+
+    assert first[1]["choices"][0]["message"]["content"] == "You wrote: cats"
+    assert first[1]["choices"] == again[1]["choices"]
+    assert first[1]["choices"] != other[1]["choices"]
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        ({"messages": []}, "model"),
+        ({"model": "acme/large"}, "messages"),
+        (question("x", model="large"), "provider"),
+        ({"model": MODEL, "messages": []}, "at least one message"),
+        (
+            {"model": MODEL, "messages": [{"role": "king", "content": "x"}]},
+            "expected system, developer, user, assistant or tool",
+        ),
+        ({"model": MODEL, "messages": [{"role": "user"}]}, "content"),
+        ({"model": MODEL, "messages": [{"role": "user", "content": []}]}, "empty list"),
+        (
+            {"model": MODEL, "messages": [{"role": "user", "content": [{"type": "audio"}]}]},
+            "type text or image_url",
+        ),
+        (question("x", stream="yes"), "stream"),
+        (question("x", max_tokens=0), "tokens"),
+        (question("x", tool_choice="always"), "tool_choice"),
+        (question("x", tool_choice="required"), "tools"),
+        (question("x", tools=[{"type": "function", "function": {"name": "a b"}}]), "name"),
+        (question("x", tools=[WEATHER, WEATHER]), "same name"),
+        (question("x", tools=[{"type": "web", "function": {"name": "a"}}]), "expected function"),
+        (question("x", response_format={"type": "xml"}), "expected text, json_object or json_schema"),
+        (question("x", response_format={"type": "json_schema"}), "json_schema` is required"),
+        (
+            question(
+                "x", tools=[{"type": "function", "function": {"name": "a", "parameters": {"type": "string"}}}]
+            ),
+            "object",
+        ),
+        (
+            question("x", tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "other"}}),
+            "names a function",
+        ),
+        (question("x", providerOptions={"gateway": {"order": "acme"}}), "order"),
+        ({"model": MODEL, "messages": [{"role": "tool", "content": "x"}]}, "tool_call_id"),
+        ({"model": MODEL, "messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, "waits"),
+        ({"model": MODEL, "messages": [{"role": "assistant", "tool_calls": [CALL]}]}, "no answer"),
+        (
+            {
+                "model": MODEL,
+                "messages": [
+                    {"role": "assistant", "tool_calls": [CALL]},
+                    {"role": "user", "content": "and?"},
+                ],
+            },
+            "no answer",
+        ),
+    ],
+)
+async def test_p62_invalid_request_is_answered_400_with_the_field(
+    gateway: RunningGateway, body: object, part: str
+) -> None:
+    status, answer = await gateway.chat(body)
+
+    assert status == 400
+    assert part in answer["error"]["message"]
+    assert "king" not in answer["error"]["message"]
+
+
+async def test_p62_unknown_model_is_answered_404(gateway: RunningGateway) -> None:
+    assert (await gateway.chat(question("x", model="acme/other")))[0] == 404
+
+
+async def test_p62_next_provider_answers_for_a_provider_that_is_off(gateway: RunningGateway) -> None:
+    body = question("x", providerOptions={"gateway": {"order": ["globex", "unknown", "acme"]}})
+
+    tried = []
+    for name in (None, "globex", "acme"):
+        if name:
+            await gateway.control("/gateway/providers", {"name": name, "enabled": False})
+        message = (await gateway.chat(body))[1]["choices"][0]["message"]
+        routing = message["provider_metadata"]["gateway"]["routing"]
+        tried.append([attempt["provider"] for attempt in routing["attempts"]])
+        assert routing["finalProvider"] == tried[-1][-1]
+
+    assert tried == [["globex"], ["globex", "acme"], ["globex", "acme", "initech"]]
+    await gateway.control("/gateway/providers", {"name": "initech", "enabled": False})
+    assert (await gateway.chat(body))[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("url", "is_accepted"),
+    [
+        ("https://shop.example/cat.png", True),
+        (PNG, True),
+        ("http://shop.example/cat.png", False),
+        ("https://", False),
+        ("file:///etc/passwd", False),
+        (PNG.replace("png", "svg+xml"), False),
+        (PNG.replace("png", "jpeg"), False),
+        (PNG + "@", False),
+        ("data:image/png;base64,", False),
+        ("data:image/png,abc", False),
+    ],
+)
+async def test_p63_image_is_an_https_address_or_a_valid_data_url(
+    gateway: RunningGateway, url: str, *, is_accepted: bool
+) -> None:
+    parts = [
+        {"type": "text", "text": "cat?"},
+        {"type": "image_url", "image_url": {"url": url, "detail": "auto"}},
+    ]
+
+    status, body = await gateway.chat({"model": MODEL, "messages": [{"role": "user", "content": parts}]})
+
+    if is_accepted:
+        assert body["choices"][0]["message"]["content"] == "You wrote: cat?\nImages: 1."
+    else:
+        assert status == 400
+        assert "image_url" in body["error"]["message"]
+
+
+async def test_p64_offered_tool_is_called_with_arguments_that_fit_its_schema(gateway: RunningGateway) -> None:
+    _, body = await gateway.chat(question("Oslo", tools=[WEATHER], tool_choice="auto"))
+
+    message = body["choices"][0]["message"]
+    assert body["choices"][0]["finish_reason"] == "tool_calls"
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"town": "Oslo", "unit": "C"}
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sunny"}
+    asked = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Oslo"}, message, result],
+        "tools": [WEATHER],
+    }
+    _, final = await gateway.chat(asked)
+    assert final["choices"][0]["message"]["content"] == "You wrote: Oslo\nA tool answered: sunny"
+
+
+async def test_p64_tool_choice_none_calls_no_tool(gateway: RunningGateway) -> None:
+    _, body = await gateway.chat(question("Oslo", tools=[WEATHER], tool_choice="none"))
+
+    assert "tool_calls" not in body["choices"][0]["message"]
+
+
+async def test_p65_stream_has_the_fragments_of_the_whole_answer(gateway: RunningGateway) -> None:
+    chunks = events(await gateway.stream(question("a b c", stream_options={"include_usage": True})))
+
+    whole = (await gateway.chat(question("a b c")))[1]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    assert "".join(delta.get("content", "") for delta in deltas) == whole["choices"][0]["message"]["content"]
+    assert chunks[-1]["usage"] == whole["usage"]
+    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
+    assert len(deltas) > 4
+
+
+async def test_p65_stream_has_tool_calls_in_deltas(gateway: RunningGateway) -> None:
+    call = {"name": "weather", "arguments": {"town": "Oslo, a town of some size"}}
+    await gateway.control("/gateway/script", [{"text": "one moment", "tool_calls": [call, call]}])
+
+    chunks = events(await gateway.stream(question("x", tools=[WEATHER])))
+
+    pieces = [piece for chunk in chunks for piece in chunk["choices"][0]["delta"].get("tool_calls", [])]
+    begun = [(piece["index"], piece["id"]) for piece in pieces if "id" in piece]
+    assert begun == [(0, "call_1_0"), (1, "call_1_1")]
+    for index in (0, 1):
+        arguments = [piece["function"]["arguments"] for piece in pieces if piece["index"] == index]
+        assert json.loads("".join(arguments)) == call["arguments"]
+        assert len(arguments) > 2
+
+
+async def test_p66_answer_is_one_object_with_usage(gateway: RunningGateway) -> None:
+    _, body = await gateway.chat(question("x" * 400))
+
+    usage = body["usage"]
+    assert usage["prompt_tokens"] == 104
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert body["object"] == "chat.completion"
+
+
+async def test_answer_longer_than_max_tokens_is_cut(gateway: RunningGateway) -> None:
+    _, body = await gateway.chat(question("a long question", max_tokens=2))
+
+    assert body["choices"][0]["message"]["content"] == "You wrot"
+    assert body["choices"][0]["finish_reason"] == "length"
+
+
+async def test_answer_names_the_spans_of_the_data_if_the_instructions_ask_for_it(
+    gateway: RunningGateway,
+) -> None:
+    rows = [
+        {"part": "error", "span_id": "a1", "service": "web", "name": "GET /", "duration_ms": 12.4},
+        {"part": "other", "span_id": "a2", "service": "db", "name": "SELECT", "duration_ms": 3},
+    ]
+    data = "\n".join(["<data>", *map(json.dumps, rows), json.dumps(rows[0]), "{broken", "</data>"])
+    asked = question(data)
+    asked["messages"].insert(0, {"role": "system", "content": "Name spans as [span:SPAN_ID]."})
+
+    _, named = await gateway.chat(asked)
+    _, quoted = await gateway.chat(question(data))
+
+    assert named["choices"][0]["message"]["content"] == (
+        "GET / of web failed after 12 ms [span:a1]. SELECT of db took 3 ms [span:a2]."
+    )
+    assert quoted["choices"][0]["message"]["content"].startswith("You wrote: <data>")
+
+
+async def test_scripted_answers_are_given_once_in_their_order(gateway: RunningGateway) -> None:
+    await gateway.control("/gateway/script", [{"text": "one"}, {"text": "two", "finish_reason": "length"}])
+
+    answers = [(await gateway.chat(question("x")))[1]["choices"][0] for _ in range(3)]
+
+    assert [answer["message"]["content"] for answer in answers] == ["one", "two", "You wrote: x"]
+    assert [answer["finish_reason"] for answer in answers] == ["stop", "length", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/gateway/script", [{"words": "x"}], 400),
+        ("/gateway/script", {"text": "x"}, 400),
+        ("/gateway/script", [{"text": "x"}] * 1_001, 400),
+        ("/gateway/providers", {"name": "acme"}, 400),
+        ("/gateway/providers", {"name": "other", "enabled": True}, 404),
+    ],
+)
+async def test_control_request_that_is_wrong_is_refused(
+    gateway: RunningGateway, path: str, body: object, status: int
+) -> None:
+    assert (await gateway.control(path, body))[0] == status
+
+
+async def test_control_api_lists_the_requests_of_clients(gateway: RunningGateway) -> None:
+    await gateway.chat(question("x", unknown_field=1))
+
+    async with gateway.session.get(gateway.url.replace("/gateway", "/control/gateway/requests")) as answer:
+        assert await answer.json() == [question("x", unknown_field=1)]
+
+
+@pytest.mark.parametrize(("fault", "status"), [("gateway-429", 429), ("gateway-500", 500)])
+async def test_injected_error_is_answered_once(gateway: RunningGateway, fault: str, status: int) -> None:
+    gateway.faults[fault] = 1
+
+    assert (await gateway.chat(question("x")))[0] == status
+    assert (await gateway.chat(question("x")))[0] == 200
+
+
+async def test_cut_stream_ends_within_a_line(gateway: RunningGateway) -> None:
+    gateway.faults["gateway-cut-stream"] = 1
+
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await gateway.stream(question("a b c d"))
+
+
+async def test_malformed_line_stands_within_the_stream(gateway: RunningGateway) -> None:
+    gateway.faults["gateway-malformed-line"] = 1
+
+    with pytest.raises(json.JSONDecodeError):
+        events(await gateway.stream(question("a b c d")))
+
+
+async def test_stream_can_lack_its_end(gateway: RunningGateway) -> None:
+    gateway.faults["gateway-missing-done"] = 1
+
+    assert not (await gateway.stream(question("a b c d"))).endswith(DONE)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_slow_answer_is_complete(gateway: RunningGateway, *, is_streamed: bool) -> None:
+    gateway.faults["gateway-slow-bytes"] = 1
+
+    if is_streamed:
+        assert len(events(await gateway.stream(question("a")))) > 3
+    else:
+        assert (await gateway.chat(question("a")))[0] == 200
+
+
+@pytest.mark.parametrize("shape", UNSTATED["P61"])
+async def test_p61_every_shape_of_the_list_has_the_models(gateway: RunningGateway, shape: str) -> None:
+    gateway.shapes["P61"] = shape
+    headers = {"Authorization": f"Bearer {API_KEY}"}
+
+    async with gateway.session.get(f"{gateway.url}/v1/models", headers=headers) as answer:
+        body = await answer.json()
+
+    assert MODEL in [row["id"] for row in (body if isinstance(body, list) else body["data"])]
+
+
+@pytest.mark.parametrize("shape", UNSTATED["P65"])
+async def test_p65_every_shape_of_a_stream_has_the_text_and_the_calls(
+    gateway: RunningGateway, shape: str
+) -> None:
+    gateway.shapes["P65"] = shape
+    await gateway.control("/gateway/script", [{"text": "a b", "tool_calls": [{"name": "weather"}]}])
+
+    chunks = events(await gateway.stream(question("x")))
+
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert "".join(delta.get("content", "") for delta in deltas) == "a b"
+    assert [
+        call["function"]["name"] for delta in deltas for call in delta.get("tool_calls", []) if "id" in call
+    ] == ["weather"]
+
+
+@pytest.mark.parametrize("shape", UNSTATED["P66"])
+async def test_p66_every_shape_of_an_answer_has_the_text(gateway: RunningGateway, shape: str) -> None:
+    gateway.shapes["P66"] = shape
+
+    _, body = await gateway.chat(question("x"))
+
+    assert body["choices"][0]["message"]["content"] == "You wrote: x"
