@@ -6,7 +6,7 @@ ReceiverError
 │   ├── Unauthenticated        ├── MethodNotAllowed
 │   ├── NotAllowed             ├── BodyTooLarge
 │   ├── UnsupportedMedia
-│   ├── NoSuchDeployment (a MalformedBody: an operator named a deployment without a span)
+│   ├── NoSuchDeployment (an operator named a deployment without a span)
 │   ├── InvalidFilter (an operator's query)
 │   ├── InvalidStatement (an operator's SQL)
 │   └── LimitExceeded (by an operator's query)
@@ -57,7 +57,7 @@ class MalformedBody(Refused):
     """The body is not a well-formed document of the declared type, or holds no valid span."""
 
 
-class NoSuchDeployment(MalformedBody):
+class NoSuchDeployment(Refused):
     """An operator named a deployment without a span in the time range."""
 
 

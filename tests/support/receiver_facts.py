@@ -67,18 +67,18 @@ class DeadLettersToRead:
 
 
 @dataclass(slots=True, kw_only=True)
-class TestFacts(ReceiverFacts):
+class FactsOfTest(ReceiverFacts):
     """Facts with the writer's own counters and with the records of the platform, which tests change."""
 
     progress: Progress = field(default_factory=Progress)
     platform: PlatformRecords
 
 
-def facts_of(directory: Path, pool: ThreadPoolExecutor, platform: Platform = NO_PLATFORM) -> TestFacts:
+def facts_of(directory: Path, pool: ThreadPoolExecutor, platform: Platform = NO_PLATFORM) -> FactsOfTest:
     """Return facts about a receiver that has received nothing."""
     settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,), platform=platform)
     records = open_records(settings)
-    return TestFacts(
+    return FactsOfTest(
         loaded=Loaded(settings, {}, ()),
         health=dict,
         journal_bytes=lambda: 0,
@@ -91,7 +91,7 @@ def facts_of(directory: Path, pool: ThreadPoolExecutor, platform: Platform = NO_
     )
 
 
-def site_of(source_for: Callable[[web.Request], SourceWithSql], facts: TestFacts) -> Site:
+def site_of(source_for: Callable[[web.Request], SourceWithSql], facts: FactsOfTest) -> Site:
     """Return the pages of the console and of the platform."""
     return Site(source_for, facts, pages_of(facts.platform), TEMPLATES)
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Arrivals } from "../../receiver/ui/static/arrivals.js";
+import { Arrivals } from "../../../receiver/console/ui/static/arrivals.js";
 
 const row = (key, received_ms = 100_000) => ({ key, received_ms });
 const keys = (rows) => rows.map((each) => each.key);

@@ -38,7 +38,7 @@ from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.browser import CHROMIUM, chromium, faultless_page
 from tests.support.installations import T0_S, installation
-from tests.support.receiver_facts import DeadLettersToRead, TestFacts, facts_of, site_of
+from tests.support.receiver_facts import DeadLettersToRead, FactsOfTest, facts_of, site_of
 from tests.support.segments import DIGEST_KEY
 from tests.support.token_server import PlatformServer, platform_server
 
@@ -269,7 +269,7 @@ def remove_projects(projects: Projects) -> None:
 
 
 @pytest.fixture
-def facts(tmp_path: Path) -> Iterator[TestFacts]:
+def facts(tmp_path: Path) -> Iterator[FactsOfTest]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
@@ -280,7 +280,7 @@ def facts(tmp_path: Path) -> Iterator[TestFacts]:
 
 
 @pytest.fixture
-async def start_site(facts: TestFacts) -> AsyncIterator[StartSite]:
+async def start_site(facts: FactsOfTest) -> AsyncIterator[StartSite]:
     """Return a function that starts a site with a source of spans."""
     clients: list[Client] = []
 
@@ -324,7 +324,7 @@ async def client(platform: PlatformServer, tmp_path: Path) -> AsyncIterator[Clie
 
 
 @asynccontextmanager
-async def site_over(store: Store, directory: Path, facts: TestFacts) -> AsyncIterator[Client]:
+async def site_over(store: Store, directory: Path, facts: FactsOfTest) -> AsyncIterator[Client]:
     """Start the API and the pages over a store."""
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(directory, 0, lambda: 0)
@@ -345,7 +345,7 @@ async def page() -> AsyncIterator[Page]:
 
 
 @pytest.fixture
-async def site(shop_store: Store, tmp_path: Path, facts: TestFacts) -> AsyncIterator[Client]:
+async def site(shop_store: Store, tmp_path: Path, facts: FactsOfTest) -> AsyncIterator[Client]:
     """Return a client of the API and the pages over the shop's spans."""
     async with site_over(shop_store, tmp_path, facts) as client:
         yield client

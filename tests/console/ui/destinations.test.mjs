@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { destinationsFor, destinationsOf, merged, SHOWN_MAX, traceIdOf } from "../../receiver/ui/static/destinations.js";
+import { destinationsFor, destinationsOf, merged, SHOWN_MAX, traceIdOf } from "../../../receiver/console/ui/static/destinations.js";
 
 const TIMES = "since=2026-01-31T10%3A00Z&until=2026-01-31T11%3A00Z";
 const PAGE = `?q=a&deployment=dpl_1&project=prj_1&${TIMES}`;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cellsBetween, parametersOf, rectangleOf } from "../../receiver/ui/static/grid.js";
+import { cellsBetween, parametersOf, rectangleOf } from "../../../receiver/console/ui/static/grid.js";
 
 // 10 intervals of a minute and 3 rows; the page begins 20 s after its first interval.
 const grid = {

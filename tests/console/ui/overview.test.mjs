@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sectionsOf } from "../../receiver/ui/static/overview.js";
+import { sectionsOf } from "../../../receiver/console/ui/static/overview.js";
 
 const trace = { duration: 100, start: [0, 50, 99], took: [100, 20, 0] };
 

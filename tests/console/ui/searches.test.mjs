@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { linkOf, nameOf, parseSearches, SEARCHES_MAX, searchOf, withSearch } from "../../receiver/ui/static/searches.js";
+import { linkOf, nameOf, parseSearches, SEARCHES_MAX, searchOf, withSearch } from "../../../receiver/console/ui/static/searches.js";
 
 test("a text that is not a list of searches is an empty list", () => {
   for (const text of ["", "{", "null", "7", '{"a":1}', "[1,null]"]) assert.deepEqual(parseSearches(text), []);

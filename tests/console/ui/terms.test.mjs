@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { keyTerms, lastTerm, matching, valueText, valuesQuestion } from "../../receiver/ui/static/terms.js";
+import { keyTerms, lastTerm, matching, valueText, valuesQuestion } from "../../../receiver/console/ui/static/terms.js";
 
 test("the last term of a filter is found with its parts", () => {
   const term = (text) => Object.values(lastTerm(text) ?? {});

@@ -21,7 +21,7 @@ from tests.console.ui.test_pages import Document, FakeSource
 from tests.console.ui.test_tail import row_of
 from tests.support.access import OPERATOR, USERS, VIEWER, Client, receiver_with, session
 from tests.support.faulty_disk import WRITE_CALLS, DiskFault, process_with
-from tests.support.receiver_facts import TestFacts
+from tests.support.receiver_facts import FactsOfTest
 
 DAY_S = 86_400.0
 NOW_S = time.time()
@@ -162,7 +162,7 @@ class RowsOfAProject(FakeSource):
 
 @pytest.mark.parametrize("path", ["/", "/compare", "/tail", "/choices"])
 async def test_p50_name_appears_beside_the_id_on_pages(
-    start_site: StartSite, facts: TestFacts, path: str
+    start_site: StartSite, facts: FactsOfTest, path: str
 ) -> None:
     facts.platform.projects.created("prj_1", "<b>shop</b>", NOW_S)
     client = await start_site(RowsOfAProject())

@@ -17,7 +17,7 @@ from receiver.reports import DeadDelivery, DeadLetterEntry
 from receiver.settings import Drain, Journal, Settings, Store
 from tests.console.ui.conftest import HOSTILE, Client
 from tests.console.ui.test_pages import page_of
-from tests.support.receiver_facts import TestFacts, ledger_line, ledger_of, listed
+from tests.support.receiver_facts import FactsOfTest, ledger_line, ledger_of, listed
 
 NOW_S = 1_800_000_000.0
 
@@ -35,21 +35,21 @@ def dead_letter() -> DeadLetterEntry:
     )
 
 
-def store_is_unavailable(facts: TestFacts) -> None:
+def store_is_unavailable(facts: FactsOfTest) -> None:
     segments_wait(facts)
     facts.health = lambda: {"store": "retry: NETWORK_ERROR (210)", "clock": ""}
 
 
-def journal_is_full(facts: TestFacts) -> None:
+def journal_is_full(facts: FactsOfTest) -> None:
     store_is_unavailable(facts)
     facts.journal_bytes = lambda: facts.settings.journal.bytes_max
 
 
-def window_is_short(facts: TestFacts) -> None:
+def window_is_short(facts: FactsOfTest) -> None:
     facts.health = lambda: {"store": "", "redelivery": "shorter than configured"}
 
 
-def segments_wait(facts: TestFacts) -> None:
+def segments_wait(facts: FactsOfTest) -> None:
     facts.progress.oldest_since_s = NOW_S - 40
 
 
@@ -64,14 +64,14 @@ def segments_wait(facts: TestFacts) -> None:
     ],
 )
 async def test_state_is_the_most_urgent_problem(
-    facts: TestFacts, change: Callable[[TestFacts], None], text: str
+    facts: FactsOfTest, change: Callable[[FactsOfTest], None], text: str
 ) -> None:
     change(facts)
 
     assert (await facts.state(NOW_S)).text == text
 
 
-async def test_every_page_shows_the_state_of_the_receiver(site: Client, facts: TestFacts) -> None:
+async def test_every_page_shows_the_state_of_the_receiver(site: Client, facts: FactsOfTest) -> None:
     store_is_unavailable(facts)
 
     page = await page_of(site, "/errors")
@@ -81,7 +81,7 @@ async def test_every_page_shows_the_state_of_the_receiver(site: Client, facts: T
 
 
 async def test_journal_is_measured_once_per_page_and_not_on_the_event_loop(
-    site: Client, facts: TestFacts
+    site: Client, facts: FactsOfTest
 ) -> None:
     threads: list[str] = []
 
@@ -98,7 +98,7 @@ async def test_journal_is_measured_once_per_page_and_not_on_the_event_loop(
 
 
 async def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
-    facts: TestFacts,
+    facts: FactsOfTest,
 ) -> None:
     journal = Journal(bytes_max=1_000_000, disk_free_min=1)
     facts.loaded = Loaded(Settings(data_dir=facts.settings.data_dir, journal=journal), {}, ())
@@ -112,7 +112,7 @@ async def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maxim
     assert room.used_share == pytest.approx(0.6)
 
 
-async def test_ledger_is_one_equation_of_all_drains(site: Client, facts: TestFacts) -> None:
+async def test_ledger_is_one_equation_of_all_drains(site: Client, facts: FactsOfTest) -> None:
     facts.ledger = lambda _query: ledger_of(
         ledger_line("a", stored=1_000, duplicate=200), ledger_line("b", stored=30, journal=4)
     )
@@ -135,7 +135,7 @@ async def test_ledger_is_one_equation_of_all_drains(site: Client, facts: TestFac
     ],
 )
 async def test_verdict_counts_the_spans_that_cannot_be_read(
-    site: Client, facts: TestFacts, dead: int, files: int, verdict: str
+    site: Client, facts: FactsOfTest, dead: int, files: int, verdict: str
 ) -> None:
     facts.ledger = lambda _query: ledger_of(ledger_line("a", stored=1_000, dead=dead))
     facts.dead_letters = listed([dead_letter()] * files)
@@ -147,7 +147,7 @@ async def test_verdict_counts_the_spans_that_cannot_be_read(
     assert ("#dead" in page.links) == bool(dead or files)
 
 
-async def test_span_without_an_outcome_is_an_alarm(site: Client, facts: TestFacts) -> None:
+async def test_span_without_an_outcome_is_an_alarm(site: Client, facts: FactsOfTest) -> None:
     facts.ledger = lambda _query: ledger_of(ledger_line("a", received=12, stored=10))
 
     page = await page_of(site, "/receiver")
@@ -156,7 +156,7 @@ async def test_span_without_an_outcome_is_an_alarm(site: Client, facts: TestFact
     assert "every received span has an outcome" not in page.text
 
 
-async def test_page_is_shown_while_the_ledger_is_read(site: Client, facts: TestFacts) -> None:
+async def test_page_is_shown_while_the_ledger_is_read(site: Client, facts: FactsOfTest) -> None:
     def is_read(_query: object) -> None:
         raise DiskTrouble("ledger is still being read; retry in a few seconds")
 
@@ -168,7 +168,7 @@ async def test_page_is_shown_while_the_ledger_is_read(site: Client, facts: TestF
     assert "Journal and backlog" in page.text
 
 
-async def test_period_of_the_ledger_is_that_of_the_address(site: Client, facts: TestFacts) -> None:
+async def test_period_of_the_ledger_is_that_of_the_address(site: Client, facts: FactsOfTest) -> None:
     asked: list[str] = []
     facts.ledger = lambda query: asked.append(query["since"]) or ledger_of()  # type: ignore[func-returns-value]
 
@@ -178,7 +178,7 @@ async def test_period_of_the_ledger_is_that_of_the_address(site: Client, facts: 
 
 
 async def test_answers_failed_checks_and_certificate_come_from_the_admin_port(
-    site: Client, facts: TestFacts
+    site: Client, facts: FactsOfTest
 ) -> None:
     facts.admin = lambda: AdminReport(
         (
@@ -211,7 +211,7 @@ async def test_page_says_when_the_admin_port_does_not_answer(site: Client) -> No
     assert "the admin port did not answer" in page.text
 
 
-async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, facts: TestFacts) -> None:
+async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, facts: FactsOfTest) -> None:
     facts.dead_letters = listed([dead_letter()])
 
     page = await page_of(site, "/receiver")
@@ -223,7 +223,7 @@ async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, fac
     assert ("form", {"method": "post", "action": f"{path}/replay", "class": "actions"}) in page.elements
 
 
-async def test_settings_are_shown_with_origins_and_without_secrets(site: Client, facts: TestFacts) -> None:
+async def test_settings_are_shown_with_origins_and_without_secrets(site: Client, facts: FactsOfTest) -> None:
     settings = Settings(
         data_dir=facts.settings.data_dir,
         api_token="HIDDEN-1",
@@ -251,7 +251,7 @@ async def test_settings_are_shown_with_origins_and_without_secrets(site: Client,
     assert {key: origin for key, origin in shown.items() if origin != "default"} == origins | derived
 
 
-async def test_segments_that_make_no_progress_need_attention(facts: TestFacts) -> None:
+async def test_segments_that_make_no_progress_need_attention(facts: FactsOfTest) -> None:
     facts.progress.stalled[SegmentId(1, 2)] = "refused"
     facts.health = lambda: {"writer": facts.progress.stall_reason}
 

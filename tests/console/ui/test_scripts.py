@@ -24,7 +24,7 @@ def test_functions_of_the_scripts_keep_their_promises(path: Path) -> None:
 
 
 def test_scripts_contain_no_sink_that_would_create_markup() -> None:
-    scripts = sorted((HERE.parent.parent / "receiver/console/ui/static").glob("*.js"))
+    scripts = sorted((HERE.parents[2] / "receiver/console/ui/static").glob("*.js"))
 
     assert scripts
     for script in scripts:
@@ -40,7 +40,7 @@ def test_scripts_contain_no_sink_that_would_create_markup() -> None:
 
 
 def test_every_colour_that_is_used_is_defined() -> None:
-    static = HERE.parent.parent / "receiver/console/ui/static"
+    static = HERE.parents[2] / "receiver/console/ui/static"
     style = (static / "style.css").read_text()
     scripts = "".join(path.read_text() for path in static.glob("*.js"))
     used = set(re.findall(r"var\((--[\w-]+)\)", style)) | set(re.findall(r'"(--[\w-]+)"', scripts))

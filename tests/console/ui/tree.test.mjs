@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { collapsedBelow, durationText, endsOf, levelsOf, search, visiblePlaces } from "../../receiver/ui/static/tree.js";
+import { collapsedBelow, durationText, endsOf, levelsOf, search, visiblePlaces } from "../../../receiver/console/ui/static/tree.js";
 
 // 0
 // ├─ 1
