@@ -273,7 +273,7 @@ def facts(tmp_path: Path) -> Iterator[FactsOfTest]:
     """Yield facts about a receiver that has received nothing. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
-        facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path))
+        facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path), list)
         add_installations(facts.platform.installations)
         remove_projects(facts.platform.projects)
         yield facts
