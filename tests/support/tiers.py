@@ -32,7 +32,7 @@ FAULT_TIER = (
     "tests/console/rollup/test_rollups.py::test_kill_at_any_statement_changes_no_answer",
     "tests/torture/test_torture.py",
 )
-"""Folders, files and tests that only `make test-faults` runs: whole processes, kills at each step, benchmarks."""
+"""What only `make test-faults` runs: tests of whole processes, kills at each step, benchmarks."""
 
 
 class Promise(NamedTuple):
