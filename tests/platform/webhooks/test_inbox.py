@@ -16,14 +16,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.durable.files import Files, drafts_in
-from receiver.errors import InboxFull
 from receiver.platform.installations.deployments import Deployments
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.platform_records import PlatformRecords
 from receiver.platform.installations.projects import Projects
-from receiver.platform.webhooks import inbox as inbox_module
+from receiver.platform.installations.record_files import RecordDirectory
 from receiver.platform.webhooks.applying import Applier
-from receiver.platform.webhooks.inbox import Inbox, Note
+from receiver.platform.webhooks.inbox import Inbox
 from receiver.platform.webhooks.webhook import parse
 from receiver.settings import Webhook as Limits
 from tests.support.faulty_disk import UNAFFECTED_CALLS
@@ -170,7 +169,7 @@ def test_webhook_kept_again_while_it_is_applied_changes_nothing_twice() -> None:
     applier.apply_waiting()
 
     # An intake that looked before the file was written, and renames its own after it was discarded.
-    inbox._write(inbox._path_of(webhook), msgspec.json.encode(webhook))  # noqa: SLF001
+    RecordDirectory(DATA / "webhooks", disk).write(webhook.key, msgspec.json.encode(webhook))
     applier.apply_waiting()
 
     assert (len(records.named), applier.outcomes) == (1, {"applied": 1, "duplicate": 1})
@@ -193,20 +192,6 @@ def test_two_intakes_never_rename_the_draft_of_each_other() -> None:
     assert [webhook.id for webhook in Inbox(DATA, disk).waiting()] == ["a"]
 
 
-def test_limits_of_waiting_webhooks_do_not_count_applied_ones() -> None:
-    disk, records = new_disk(), RecordsDouble()
-    inbox, limits = Inbox(DATA, disk), Limits(waiting_max=2)
-    keep(inbox, "a", limits=limits)
-    keep(inbox, "b", limits=limits)
-    with pytest.raises(InboxFull, match="2 webhooks wait to be applied; the limit is 2"):
-        keep(inbox, "c", limits=limits)
-    new_applier(disk, records).apply_waiting()
-
-    assert keep(inbox, "c", limits=limits)
-    with pytest.raises(InboxFull, match="of webhooks wait to be applied; the limit is 1024 bytes"):
-        inbox.keep(parse(document("d" * 200, "x" * 900), NOW_MS), Limits(waiting_bytes_max=1_024))
-
-
 def test_applied_webhook_is_recognised_until_it_is_forgotten() -> None:
     disk, records = new_disk(), RecordsDouble()
     inbox = Inbox(DATA, disk)
@@ -219,43 +204,11 @@ def test_applied_webhook_is_recognised_until_it_is_forgotten() -> None:
     assert keep(inbox, "a")
 
 
-def note_of(webhook_id: str, received_at_ms: int, body: bytes = b"{}") -> tuple[Note, object]:
-    webhook = parse(document(webhook_id), received_at_ms)
-    return (
-        Note(webhook_id, webhook.type, 0, received_at_ms, received_at_ms, "unknown", msgspec.Raw(body)),
-        webhook,
-    )
-
-
-@pytest.mark.parametrize(
-    ("limit", "value"),
-    [pytest.param("NOTES_MAX", 3, id="number"), pytest.param("NOTES_BYTES_MAX", 500, id="bytes")],
-)
-def test_oldest_notes_above_the_limits_are_forgotten(
-    limit: str, value: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox_module, limit, value)
-    disk = new_disk()
-    inbox = Inbox(DATA, disk)
-    keep(inbox, "waiting")
-    for number in range(6):
-        note, webhook = note_of(f"wh_{number}", NOW_MS + number)
-        inbox.note(note, webhook)  # type: ignore[arg-type]  # a webhook
-
-    assert inbox.forget(0) == 3
-    assert [note.id for note in inbox.notes()] == ["wh_5", "wh_4", "wh_3"]
-
-
-def test_default_limits_of_notes() -> None:
-    assert (inbox_module.NOTES_MAX, inbox_module.NOTES_BYTES_MAX) == (20_000, 67_108_864)
-
-
 def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
     disk, records = new_disk(), RecordsDouble()
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")
-    path = inbox._paths()[0]  # noqa: SLF001
-    fd = disk.open(path)
+    fd = disk.open(DATA / "webhooks" / f"{inbox.waiting()[0].key}.json")
     disk.truncate(fd, 20)
     keep(inbox, "b")
 
@@ -271,7 +224,7 @@ def test_unreadable_note_still_recognises_its_webhook_and_is_forgotten_first() -
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")
     new_applier(disk, records).apply_waiting()
-    disk.truncate(disk.open(inbox._note_path_of(parse(document("a"), 0))), 3)  # noqa: SLF001
+    disk.truncate(disk.open(DATA / "webhooks/applied" / f"{parse(document('a'), 0).key}.json"), 3)
 
     assert not keep(inbox, "a")
     assert inbox.notes() == []
