@@ -1,4 +1,8 @@
-"""Client of the platform's API: adds the token, the team and the check of scopes to each call."""
+"""Client of the platform's API: adds the token, the team and the check of scopes to each call.
+
+A scope is a name with a level: `deployment:read`, `project:write`. `write` includes `read`. The platform may
+also write `read:deployment`, or the name alone, which is taken for both levels.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -14,10 +18,21 @@ from receiver.platform.client.errors import AddressMissing, InvalidCall, ScopeMi
 from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import parse
 from receiver.platform.client.remotes import PLATFORM
-from receiver.platform.client.scopes import NEEDED, Call, missing_scopes
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """An id, slug or host name. Nothing that a server could take for another path."""
+SCOPES: Final = (
+    *("integration-configuration", "deployment", "deployment-check", "edge-config", "project"),
+    *("project-env-vars", "global-project-env-vars", "team", "user", "log-drain", "domain"),
+)
+"""Every name that an integration can request."""
+Call = Literal["deployment events", "microfrontends update"]
+NEEDED: Final[dict[Call, tuple[str, ...]]] = {
+    "deployment events": ("deployment:read",),
+    "microfrontends update": ("project:write",),
+}
+"""Scopes of each call. The specification names the scopes, and not which call needs which."""
+_LEVELS: Final = {"read": {"read"}, "write": {"read", "write"}}
 
 
 class PlatformClient:
@@ -115,3 +130,16 @@ class PlatformClient:
         return Request(
             method, path, {**(query or {}), **{name: text for name, text in team.items() if text}}, body
         )
+
+
+def missing_scopes(needed: Collection[str], granted: Collection[str]) -> list[str]:
+    """Return the scopes that are needed and not granted."""
+    held = {scope for text in granted for scope in _levels_of(text)}
+    return [scope for scope in needed if not _levels_of(scope) <= held]
+
+
+def _levels_of(text: str) -> set[str]:
+    """Return the name with each level that the scope includes."""
+    first, _, second = text.strip().lower().partition(":")
+    name, level = (second, first) if first in _LEVELS else (first, second)
+    return {f"{name}:{included}" for included in _LEVELS.get(level, _LEVELS["write"])}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from receiver.platform.installations.deployments import Deployments
 from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.projects import Projects
+from receiver.platform.installations.projects import Deployments, Projects
 from receiver.settings import Settings
 
 DIRECTORY: Final = "platform"

@@ -7,6 +7,7 @@ leaves the old file. Several processes may write the same record at once.
 from __future__ import annotations
 
 import secrets
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -103,16 +104,18 @@ Record = TypeVar("Record", bound=HasId)
 
 
 class RecordFiles(Generic[Record]):
-    """Records of one kind by their ids, all of them in memory.
+    """Records of one kind by their ids, all of them in memory. Threads may share it.
 
     Invariant: a change is in memory only after it is durable. A file that cannot be read is reported and
     kept, and its id is still known, so that no other record can replace it.
     """
 
     def __init__(self, directory: Path, kind: type[Record], files: Files) -> None:
+        """Read the records. Raises `OSError`."""
+        self._lock = threading.RLock()
         self._directory = RecordDirectory(directory, files)
         self._kind = kind
-        self.records: dict[str, Record] = {}
+        self._records: dict[str, Record] = {}
         self.unreadable: frozenset[str] = frozenset()
         """Ids whose files are damaged, or cannot be read yet."""
         if files.size_bytes(directory) is not None:
@@ -122,42 +125,50 @@ class RecordFiles(Generic[Record]):
             self._directory.delete_drafts()
         self._unread = {unquote(key): key for key in self._directory.all_keys()}
         """Files that the disk could not read, by id."""
-        self.read_again()
+        self._read_again()
 
     def __contains__(self, record_id: str) -> bool:
         """Return whether there is a record with this id, readable or not."""
-        return record_id in self.records or record_id in self.unreadable
+        return record_id in self._records or record_id in self.unreadable
 
     def find(self, record_id: str) -> Record | None:
+        """Return a record; `None` if it is not known."""
+        return self._records.get(record_id)
+
+    def complete(self) -> None:
+        """Read the records that the disk could not read before. Failures are reported."""
+        with self._lock:
+            self._read_again()
+
+    def _stored(self, record_id: str) -> Record | None:
         """Return a record; `None` if there is none, or if it is damaged.
 
         Raises `OSError` if the disk cannot read it: it must not be taken for a missing one.
         """
         if record_id in self._unread:
             self._read_one(record_id)
-        return self.records.get(record_id)
+        return self._records.get(record_id)
 
-    def read_again(self) -> None:
-        """Read the records that the disk could not read before. Failures are reported."""
+    def _read_again(self) -> None:
         for record_id in list(self._unread):
             with suppress(OSError):
                 self._read_one(record_id)
 
-    def write(self, record: Record) -> None:
+    def _write(self, record: Record) -> None:
         """Write a record. Raises `OSError`."""
         content = msgspec.json.format(msgspec.json.encode(record))
         self._directory.write(file_name(record.id), content)
-        self.records[record.id] = record
+        self._records[record.id] = record
 
-    def delete(self, record_id: str) -> None:
+    def _delete(self, record_id: str) -> None:
         """Delete a record, if there is one. Raises `OSError`. A power failure may restore it."""
         self._directory.delete(file_name(record_id))
-        self.records.pop(record_id, None)
+        self._records.pop(record_id, None)
 
     def _read_one(self, record_id: str) -> None:
         key = self._unread[record_id]
         try:
-            self.records[record_id] = msgspec.json.decode(self._directory.read(key), type=self._kind)
+            self._records[record_id] = msgspec.json.decode(self._directory.read(key), type=self._kind)
         except (msgspec.DecodeError, OSError) as error:
             self.unreadable |= {record_id}
             path = self._directory.path_of(key)

@@ -12,10 +12,9 @@ import pytest
 
 from receiver.platform.client import errors, http_calls, retries
 from receiver.platform.client.answers import ERROR_BYTES_MAX
-from receiver.platform.client.connection import PlatformClient
+from receiver.platform.client.connection import NEEDED, SCOPES, PlatformClient, missing_scopes
 from receiver.platform.client.events import EventQuery, events
 from receiver.platform.client.microfrontends import update_group
-from receiver.platform.client.scopes import NEEDED, SCOPES, missing_scopes
 from tests.support.cases import each_case
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 

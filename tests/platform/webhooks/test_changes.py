@@ -10,10 +10,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from receiver.platform.installations import deployments as deployments_module
-from receiver.platform.installations.deployments import Deployments
+from receiver.platform.installations import projects as projects_module
 from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.projects import Projects
+from receiver.platform.installations.projects import Deployments, Projects
 from receiver.platform.webhooks.applying import Applier
 from receiver.platform.webhooks.changes import apply
 from receiver.platform.webhooks.inbox import Inbox
@@ -115,7 +114,7 @@ def test_webhook_without_a_deployment_or_a_project_assigns_nothing(disk: MemoryD
 def test_oldest_deployment_is_deleted_above_the_limit(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments_module, "DEPLOYMENTS_MAX", 2)
+    monkeypatch.setattr(projects_module, "DEPLOYMENTS_MAX", 2)
     deployments = Deployments(Path("/data/platform"), disk)
     for number in (2, 1, 3):
         deployments.assign(f"dpl_{number}", "prj_1", number)

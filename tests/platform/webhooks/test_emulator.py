@@ -14,11 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from receiver.platform.installations.deployments import Deployments
 from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.lifecycle import LifeCycle
-from receiver.platform.installations.probe import probe
-from receiver.platform.installations.projects import Projects
+from receiver.platform.installations.lifecycle import LifeCycle, probe
+from receiver.platform.installations.projects import Deployments, Projects
 from receiver.platform.installations.records import Installation, StateChange
 from receiver.platform.webhooks.applying import Applier
 from receiver.platform.webhooks.inbox import Inbox

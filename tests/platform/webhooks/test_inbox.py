@@ -16,10 +16,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.durable.files import Files, drafts_in
-from receiver.platform.installations.deployments import Deployments
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.platform_records import PlatformRecords
-from receiver.platform.installations.projects import Projects
+from receiver.platform.installations.projects import Deployments, Projects
 from receiver.platform.installations.record_files import RecordDirectory
 from receiver.platform.webhooks.applying import Applier
 from receiver.platform.webhooks.inbox import Inbox

@@ -1,5 +1,6 @@
-"""API routes for the projects that were removed on the platform.
+"""API routes for the platform.
 
+    GET  /api/v1/platform/installations         every installation of the integration, the newest first
     GET  /api/v1/platform/projects              an object for each removed project
     POST /api/v1/platform/projects/{id}/keep    keep its spans: revoke that they become due for deletion
 
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import msgspec
 from aiohttp import web
@@ -22,8 +24,71 @@ from receiver.console.api.lines import JSON_LINES, end_line
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.errors import DiskTrouble, NoSuchProject
 from receiver.logs import limited
-from receiver.platform.installations.projects import Projects
-from receiver.platform.installations.retention import removed_projects
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.projects import Projects, removed_projects
+from receiver.platform.installations.records import Installation
+
+
+class InstallationEntry(msgspec.Struct, frozen=True):
+    """A line of the list. Times are in UTC, ISO 8601."""
+
+    id: str
+    state: str
+    since: str
+    team: str
+    """Empty: a personal account."""
+    user: str
+    scopes: tuple[str, ...] | None
+    """`None`: the platform has not listed them."""
+    installed_at: str
+    """Empty: not known."""
+    deleted_at: str
+    """When the platform deletes it; empty unless it is disabled."""
+    token: str
+    """`plain` or `encrypted`: how it is stored; `damaged`; empty: there is none."""
+
+
+def entries(installations: Installations) -> list[InstallationEntry]:
+    """Return all installations, the newest first. Blocks."""
+    return [_entry(installations, record) for record in installations.all()]
+
+
+def _entry(installations: Installations, record: Installation) -> InstallationEntry:
+    return InstallationEntry(
+        record.id,
+        record.state,
+        instant_of(record.since_s),
+        record.team_id,
+        record.user_id,
+        record.scopes,
+        instant_of(record.installed_at_s),
+        instant_of(record.deleted_at_s),
+        installations.token_kind(record.id),
+    )
+
+
+def instant_of(at_s: float | None) -> str:
+    """Return a time to the second; empty if it is not known."""
+    return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationRoutes:
+    """Handlers for installations and their dependencies."""
+
+    installations: Installations
+    pool: ThreadPoolExecutor
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes to the router of the API."""
+        router.add_get("/api/v1/platform/installations", self._list)
+
+    @requires("viewer")
+    async def _list(self, request: web.Request) -> web.Response:
+        reject_unknown_parameters(request.query)
+        rows = await asyncio.get_running_loop().run_in_executor(self.pool, entries, self.installations)
+        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + end_line(len(rows))
+        return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
 
 
 @dataclass(frozen=True, slots=True)
