@@ -10,7 +10,7 @@ Invariant: a POST requires a content type that a browser sends across sites only
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -50,10 +50,11 @@ class InstallationEntry(msgspec.Struct, frozen=True):
 
 def entries(installations: Installations) -> list[InstallationEntry]:
     """Return all installations, the newest first. Blocks."""
-    return [_entry(installations, record) for record in installations.all()]
+    return [entry_of(installations, record) for record in installations.all()]
 
 
-def _entry(installations: Installations, record: Installation) -> InstallationEntry:
+def entry_of(installations: Installations, record: Installation) -> InstallationEntry:
+    """Return an installation as the list has it. Blocks."""
     return InstallationEntry(
         record.id,
         record.state,
@@ -87,8 +88,7 @@ class InstallationRoutes:
     async def _list(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
         rows = await asyncio.get_running_loop().run_in_executor(self.pool, entries, self.installations)
-        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + end_line(len(rows))
-        return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
+        return _lines_of(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,7 @@ class ProjectRoutes:
     async def _list(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
         listed = removed_projects(self.projects.all(), self.retention_days())
-        lines = b"".join(msgspec.json.encode(project) + b"\n" for project in listed) + end_line(len(listed))
-        return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
+        return _lines_of(listed)
 
     @requires("operator", changes=True)
     async def _keep(self, request: web.Request) -> web.Response:
@@ -132,3 +131,8 @@ class ProjectRoutes:
         project = self.projects.find(project_id)
         if not is_changed and (project is None or not project.is_revoked):
             raise NoSuchProject("no removed project has this id")
+
+
+def _lines_of(rows: Sequence[msgspec.Struct]) -> web.Response:
+    lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + end_line(len(rows))
+    return web.Response(body=lines, headers={"Content-Type": JSON_LINES})

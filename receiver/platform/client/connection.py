@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 import msgspec
 
+from receiver.platform.client.answers import PLATFORM
 from receiver.platform.client.errors import AddressMissing, InvalidCall, ScopeMissing, TeamMissing
 from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import parse
-from receiver.platform.client.remotes import PLATFORM
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """An id, slug or host name. Nothing that a server could take for another path."""
@@ -35,7 +34,7 @@ NEEDED: Final[dict[Call, tuple[str, ...]]] = {
 _LEVELS: Final = {"read": {"read"}, "write": {"read", "write"}}
 
 
-class PlatformClient:
+class PlatformClient(HttpCaller):
     """Calls of one installation. `scopes`: those that were granted, if known.
 
     `is_team_installation`: refuse a call without a team before it is sent, because the platform would.
@@ -55,39 +54,26 @@ class PlatformClient:
         """Raise `AddressMissing` without a usable address and token."""
         if not token:
             raise AddressMissing(f"no access token of the platform; set {PLATFORM.secret_from}")
-        self._caller = HttpCaller(PLATFORM, base_url, token, timeout_s=timeout_s)
+        super().__init__(PLATFORM, base_url, token, timeout_s=timeout_s)
         self.team = team
         self._slug = slug
         self._scopes = scopes
         self._is_team_installation = is_team_installation
 
-    async def __aenter__(self) -> Self:
-        await self._caller.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
-    ) -> None:
-        await self._caller.__aexit__(kind, error, place)
-
-    def now_ms(self) -> int:
-        """Return the platform's time as far as it is known: no event can be newer."""
-        return self._caller.now_ms()
-
     async def get_bytes(self, call: Call, path: Sequence[str], query: Mapping[str, str]) -> bytes:
         """Return the body of an answer. Repeated after failures that may be temporary."""
-        return await self._caller.call(self._request("GET", call, path, query))
+        return await self.call(self._request("GET", call, path, query))
 
     async def patch(self, call: Call, path: Sequence[str], body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
         """Change a resource, and return the JSON of the answer. Never repeated."""
         request = self._request("PATCH", call, path, None, msgspec.json.encode(body))
-        return parse(await self._caller.call(request), "the answer")
+        return parse(await self.call(request), "the answer")
 
     def stream(
         self, call: Call, path: Sequence[str], query: Mapping[str, str]
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open an answer that is read in pieces. Never repeated."""
-        return self._caller.opened(self._request("GET", call, path, query))
+        return self.opened(self._request("GET", call, path, query))
 
     def require_team_id(self) -> str:
         """Return the team's id, for a path. Raises `TeamMissing`."""

@@ -21,7 +21,7 @@ from yarl import URL
 
 from receiver.config.platform import is_address
 from receiver.platform.client import retries
-from receiver.platform.client.answers import error_of
+from receiver.platform.client.answers import Remote, error_of
 from receiver.platform.client.core_dumps import forbid_core_dumps
 from receiver.platform.client.errors import (
     AddressMissing,
@@ -34,7 +34,6 @@ from receiver.platform.client.errors import (
     Unreachable,
     WrongAnswer,
 )
-from receiver.platform.client.remotes import Remote
 from receiver.settings import MIB
 from receiver.sizes import size_text
 
@@ -42,11 +41,12 @@ ANSWER_BYTES_MAX = 64 * MIB
 """Maximum size of an answer that is read as a whole."""
 CONNECTIONS_MAX = 16
 REPEATED_STATUSES: Final = {
+    HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Failures of a proxy or of an overloaded server, after which another attempt often succeeds."""
+"""Statuses of a limit, a proxy or an overloaded server, after which another attempt often succeeds."""
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 
@@ -106,7 +106,7 @@ class HttpCaller:
             self._session = None
 
     def now_ms(self) -> int:
-        """Return the time by the server's last answer, or by this machine if that is earlier."""
+        """Return the server's time by its last answer, or that of this machine if it is earlier."""
         return int((time.time() - self._behind_s) * 1_000)
 
     async def call(self, request: Request, secrets: Sequence[str] = ()) -> bytes:
@@ -179,12 +179,9 @@ def _wait_s(failure: TryLater | AnswerCut, delay_s: float) -> float | None:
         return None
     if asked_s is not None and asked_s > retries.RETRY_AFTER_S_MAX:
         return None
-    if isinstance(failure, TimedOut) or (failure.status and failure.status not in _REPEATED):
+    if isinstance(failure, TimedOut) or (failure.status and failure.status not in REPEATED_STATUSES):
         return None
     return (asked_s or 0.0) + delay_s
-
-
-_REPEATED: Final = {*REPEATED_STATUSES, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 async def _whole(pieces: AsyncIterator[bytes], remote: Remote) -> bytes:

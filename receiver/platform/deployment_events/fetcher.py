@@ -27,10 +27,15 @@ from receiver.logs import limited
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.errors import AnswerTooLarge, ConfigurationDisabled
 from receiver.platform.client.event import Event
-from receiver.platform.client.events import ALL_EVENTS, EventQuery, events
+from receiver.platform.client.events import ALL_EVENTS, FINAL_STATES, EventQuery, events
 from receiver.platform.client.seen_events import OVERLAP_MS
-from receiver.platform.deployment_events.event_row import created_ms, ready_state
-from receiver.platform.deployment_events.event_table import ROWS_MAX, store_events, stored_of
+from receiver.platform.deployment_events.event_table import (
+    ROWS_MAX,
+    created_ms,
+    ready_state,
+    store_events,
+    stored_of,
+)
 from receiver.settings import Platform
 
 T = TypeVar("T")
@@ -47,13 +52,8 @@ DEPLOYMENTS_MAX: Final = 1_000
 """Maximum number of deployments whose progress is in memory."""
 PAUSE_FIRST_S: Final = 60.0
 PAUSE_S_MAX: Final = 3_600.0
-FINAL_STATES: Final = {"READY", "ERROR", "CANCELED"}
 _DEPLOYMENT: Final = re.compile(r"dpl_[A-Za-z0-9_-]{1,128}")
-
-
 NOT_OF_PLATFORM: Final = FetchState("off", "the id is not one that the platform gives")
-
-
 NOT_OF_PROJECTS: Final = FetchState(
     "off", "the platform has not reported that the deployment belongs to a project of this user"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from receiver.durable.files import DISK, Files
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.projects import Deployments, Projects
 from receiver.settings import Settings
@@ -28,10 +29,14 @@ class PlatformRecords(NamedTuple):
 
 def open_records(settings: Settings) -> PlatformRecords:
     """Read the records. Raises `OSError`."""
-    directory = Path(settings.data_dir) / DIRECTORY
+    return records_in(Path(settings.data_dir) / DIRECTORY, settings.platform.encryption_key)
+
+
+def records_in(directory: Path, encryption_key: str = "", files: Files = DISK) -> PlatformRecords:
+    """Read the records in a directory. Raises `OSError`."""
     return PlatformRecords(
         directory,
-        Installations(directory, settings.platform.encryption_key),
-        Projects(directory),
-        Deployments(directory),
+        Installations(directory, encryption_key, files),
+        Projects(directory, files),
+        Deployments(directory, files),
     )

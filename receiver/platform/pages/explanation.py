@@ -15,8 +15,7 @@ from receiver.console.ui.site import Site
 from receiver.console.ui.view import View
 from receiver.platform.explain.conversation import CALLS_MAX, ROUNDS_MAX
 from receiver.platform.explain.explainer import Explainer
-from receiver.platform.explain.prices import preview_of
-from receiver.platform.explain.request import missing_settings, prepare
+from receiver.platform.explain.request import missing_settings, prepare, preview_of
 from receiver.platform.explain.routes import while_connected
 from receiver.platform.explain.toolbox import EVENTS_BEFORE_S, MARGIN_S
 

@@ -14,7 +14,7 @@ from receiver.console.ui.page import Context
 from receiver.console.ui.results import Results
 from receiver.console.ui.view import View
 from receiver.errors import OperatorError, place_and_reason
-from receiver.platform.api import ProjectRoutes, instant_of
+from receiver.platform.api import InstallationEntry, ProjectRoutes, entry_of
 from receiver.platform.client.connection import NEEDED, missing_scopes
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.installing import unusable_settings
@@ -46,11 +46,9 @@ class Shown(NamedTuple):
     """An installation as the page shows it."""
 
     record: Installation
-    since: str
-    installed_at: str
-    deleted_at: str
-    """When the platform deletes it; empty unless it is disabled."""
+    entry: InstallationEntry
     days_left: float
+    """Days until the platform deletes it; 0 unless it is disabled."""
     token: str
     """State of the token in words."""
     problem: str
@@ -81,22 +79,15 @@ async def build(records: PlatformRecords, view: View) -> Context:
 
 def _shown(installations: Installations, record: Installation, now_s: float) -> Shown:
     problem, deleted_at_s = token_problem(installations, record), record.deleted_at_s
+    entry = entry_of(installations, record)
     return Shown(
         record,
-        instant_of(record.since_s),
-        instant_of(record.installed_at_s),
-        instant_of(deleted_at_s),
+        entry,
         0.0 if deleted_at_s is None else max(0.0, deleted_at_s - now_s) / 86_400,
-        token_text(installations, record.id),
+        {"": "none", "plain": "stored, not encrypted"}.get(entry.token, f"stored, {entry.token}"),
         problem,
         [_feature(name, needed, record, problem) for name, needed in FEATURES.items()],
     )
-
-
-def token_text(installations: Installations, installation_id: str) -> str:
-    """Return in words how the token is stored."""
-    kind = installations.token_kind(installation_id)
-    return {"": "none", "plain": "stored, not encrypted"}.get(kind, f"stored, {kind}")
 
 
 def token_problem(installations: Installations, record: Installation) -> str:

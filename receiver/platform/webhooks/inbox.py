@@ -34,8 +34,6 @@ FREE_PART = 16
 
 Other intakes use it too, so each of them may exceed a limit by this part.
 """
-
-
 NO_BODY = msgspec.Raw(b"null")
 
 

@@ -29,7 +29,7 @@ async def no_sleep(_delay_s: float) -> None:
 
 def client_of(server: PlatformServer, **options: Any) -> PlatformClient:  # noqa: ANN401 - any option
     client = PlatformClient(server.url, TOKEN, **{"team": "team_1", "timeout_s": 5.0, **options})
-    client._caller._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
+    client._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
     return client
 
 

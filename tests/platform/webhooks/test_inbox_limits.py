@@ -15,7 +15,7 @@ from receiver.platform.webhooks.webhook import parse
 from receiver.settings import Webhook as Limits
 from tests.platform.webhooks.test_inbox import DATA, keep, new_applier, new_disk
 from tests.support.memory_disk import MemoryDisk
-from tests.support.webhooks import NOW_MS, RecordsDouble, document
+from tests.support.webhooks import NOW_MS, document
 
 
 class ListingDisk(MemoryDisk):
@@ -42,13 +42,13 @@ def waiting_sizes(disk: MemoryDisk) -> list[int]:
 
 
 def test_limits_of_waiting_webhooks_do_not_count_applied_ones() -> None:
-    disk, records = new_disk(), RecordsDouble()
+    disk = new_disk()
     inbox, limits = Inbox(DATA, disk), Limits(waiting_max=2)
     keep(inbox, "a", limits=limits)
     keep(inbox, "b", limits=limits)
     with pytest.raises(InboxFull, match="2 webhooks wait to be applied; the limit is 2"):
         keep(inbox, "c", limits=limits)
-    new_applier(disk, records).apply_waiting()
+    new_applier(disk).apply_waiting()
 
     assert keep(inbox, "c", limits=limits)
     with pytest.raises(InboxFull, match="of webhooks wait to be applied; the limit is 1024 bytes"):
