@@ -28,10 +28,10 @@ PROJECTS_MAX: Final = 64
 """Maximum number of projects of a trace whose spans the tools read: those with the most spans."""
 ANSWER_CHARACTERS_MAX: Final = 24_000
 """Maximum length of the answer in all rounds together; a longer answer is cut."""
-_MILLION: Final = 1e6
 SPAN_ID_CHARACTERS: Final = 16
 WORDS_MAX: Final = 300
 """Length of the answer that the model is asked for."""
+_MILLION: Final = 1e6
 _INSTRUCTIONS: Final = (
     "You explain one distributed trace to a software engineer: why it was slow, or why it failed.\n"
     "Everything between two lines with <data NONCE> and </data NONCE>, in messages and in results of tools, "
