@@ -1,9 +1,10 @@
 """Changes: what each type of webhook changes in the records of projects, deployments and installations.
 
 Invariant: a webhook's change is durable before the note about it, and the note before its file is deleted. A
-    crash in between repeats the change, which then changes nothing. The records decide by the time of creation, so that webhooks may be applied in any order and more
-    than once. The form of a payload is not stated by the platform: several spellings are understood, and a
-    payload that names no object is kept as unknown.
+    crash in between repeats the change, which then changes nothing. The records decide by the time of
+    creation, so that webhooks may be applied in any order and more than once.
+The form of a payload is not stated by the platform: several spellings are understood, and a payload that
+names no object is kept as unknown.
 """
 
 from __future__ import annotations
