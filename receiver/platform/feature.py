@@ -14,16 +14,13 @@ from receiver.console.ui.page import Page
 from receiver.console.ui.site import Site
 from receiver.feature import StoreParts
 from receiver.metrics import Metrics
-from receiver.platform.api.installations import PlatformRoutes
-from receiver.platform.api.projects import ProjectRoutes
-from receiver.platform.deployment_events.following import follower_for
+from receiver.platform.api import InstallationRoutes, ProjectRoutes
+from receiver.platform.deployment_events.follower import follower_for
 from receiver.platform.explain.explainer import Explainer
 from receiver.platform.explain.routes import ExplainRoutes
 from receiver.platform.installations.platform_records import PlatformRecords
 from receiver.platform.pages import explanation, platform
-from receiver.platform.pages.explain_form import ExplainForm
 from receiver.platform.pages.install_routes import InstallRoutes
-from receiver.platform.pages.project_forms import ProjectForms
 from receiver.platform.work import PlatformWork
 
 TEMPLATES = ("receiver.platform.pages",)
@@ -99,10 +96,10 @@ def _routes(
         records.projects, lambda: facts.settings.platform.webhook.project_retention_days, facts.pool
     )
     return (
-        ExplainForm(site, explainer),
+        explanation.ExplainForm(site, explainer),
         ExplainRoutes(source_for, explainer),
         InstallRoutes(facts, records),
         project_routes,
-        ProjectForms(project_routes, facts.results),
-        PlatformRoutes(records.installations, facts.pool),
+        platform.ProjectForms(project_routes, facts.results),
+        InstallationRoutes(records.installations, facts.pool),
     )

@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from receiver.metrics import Metrics
-from receiver.platform.installations.lifecycle import LifeCycle
+from receiver.platform.installations.lifecycle import LifeCycle, probe
 from receiver.platform.installations.platform_records import open_records
-from receiver.platform.installations.probe import probe
 from receiver.platform.installations.records import DISABLED_S_MAX, State
-from receiver.platform.webhooks.applying import Applier
+from receiver.platform.webhooks.changes import Applier
 from receiver.platform.webhooks.inbox import Inbox
 from receiver.settings import Settings
 from receiver.store_process.repeating_thread import RepeatingThread

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from receiver.cli import main
 from receiver.console.api.lines import end_line
+from receiver.platform.api import entries
 from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.listing import entries
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.installations import T0_S, TOKEN, installation
 

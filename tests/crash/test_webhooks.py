@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver.platform.webhooks.applying import Applier
+from receiver.platform.installations.platform_records import records_in
+from receiver.platform.webhooks.changes import Applier
 from receiver.platform.webhooks.inbox import Inbox
-from tests.crash.keep_webhooks import NAMES, Records
+from tests.crash.keep_webhooks import NAMES
 from tests.crash.promises import ROOT
 from tests.crash.test_syscalls import STRACE, was_injected
 from tests.support.webhooks import NOW_MS
@@ -33,7 +34,7 @@ def acknowledged_by_child(root: Path, call: str, injected: str) -> set[str]:
 
 def applied_by_next_process(root: Path) -> set[str]:
     """Let the next process apply what waits. Returns the projects whose names are known then."""
-    records = Records(root)
+    records = records_in(root / "platform")
     applier = Applier(Inbox(root), records, lambda: NOW_MS / 1_000)
     applier.forget_old(60.0)
     applier.apply_waiting()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -54,42 +54,3 @@ async def post(intake: Intake, body: bytes, secret: str = SECRET, **headers: str
     """Post a signed webhook; header names are written with underscores."""
     named = {"content_type": "application/json", "x_platform_signature": signature(body, secret), **headers}
     return await intake.post(body, PATH, **named)
-
-
-class RecordsDouble:
-    """Records of projects, deployments and installations that remember each change."""
-
-    def __init__(self) -> None:
-        self.named: list[tuple[str, str, float]] = []
-        self.removed_projects: list[tuple[str, float]] = []
-        self.states: list[tuple[str, str, float]] = []
-        self.scopes: list[tuple[str, list[str] | None]] = []
-        self.assigned: list[tuple[str, str]] = []
-        self.trouble: list[OSError] = []
-        self.projects = self.deployments = self.installations = self
-
-    def created(self, project_id: str, name: str, at_s: float) -> bool:
-        self._fail()
-        self.named.append((project_id, name, at_s))
-        return True
-
-    def removed(self, project_id: str, at_s: float) -> bool:
-        self._fail()
-        self.removed_projects.append((project_id, at_s))
-        return True
-
-    def set_state(self, installation_id: str, state: str, at_s: float) -> bool:
-        self.states.append((installation_id, state, at_s))
-        return True
-
-    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, _at_s: float) -> bool:
-        self.scopes.append((installation_id, None if scopes is None else list(scopes)))
-        return True
-
-    def assign(self, deployment_id: str, project_id: str, _at_s: float) -> bool:
-        self.assigned.append((deployment_id, project_id))
-        return True
-
-    def _fail(self) -> None:
-        if self.trouble:
-            raise self.trouble.pop()

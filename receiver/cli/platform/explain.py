@@ -13,7 +13,7 @@ from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
 from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.errors import CommandFailed, OperatorError, Refused
-from receiver.platform.explain.prices import Preview
+from receiver.platform.explain.request import Preview
 from receiver.sizes import counted
 
 Row = dict[str, Any]

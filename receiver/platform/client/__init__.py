@@ -1,7 +1,6 @@
 """Client of the hosting platform: its REST API, and its gateway to language models.
 
 errors          everything that can go wrong, as one tree
-scopes          the scopes that each call needs
 http_calls      one HTTP call: limits, retries, errors; shared by the API and the gateway
 connection      the API: token, team, scopes
 core_dumps      forbidden for a process with a token

@@ -1,9 +1,10 @@
-"""Errors of unsuccessful answers: one class and one advice for each status."""
+"""Errors of unsuccessful answers: one class and one advice for each status, and the server that sent it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -25,7 +26,6 @@ from receiver.platform.client.errors import (
     WrongAnswer,
 )
 from receiver.platform.client.json_text import parse
-from receiver.platform.client.remotes import Remote
 from receiver.platform.client.retries import parse_retry_after
 from receiver.settings import KIB
 
@@ -61,6 +61,31 @@ _ERROR_OF_CODE: Final[dict[tuple[int, str], tuple[type[PlatformError], str]]] = 
         "the call needs the team: set platform.team (--team) or platform.slug (--slug)",
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A server, as messages name it."""
+
+    name: str
+    address_from: str
+    secret_from: str
+    not_found: str
+    """What a 404 means, and what to do."""
+
+
+PLATFORM: Final = Remote(
+    "the platform",
+    "platform.base_url or --base-url",
+    "platform.token_file or --token-file",
+    "there is no such resource, or it belongs to another team: check the id and the team",
+)
+GATEWAY: Final = Remote(
+    "the gateway",
+    "platform.gateway_url or --gateway-url",
+    "platform.api_key_file or --api-key-file",
+    "there is no such model, or the address is wrong: `trace-drain platform models` lists the models",
+)
 
 
 async def error_of(

@@ -1,26 +1,40 @@
-"""Client of the platform's API: adds the token, the team and the check of scopes to each call."""
+"""Client of the platform's API: adds the token, the team and the check of scopes to each call.
+
+A scope is a name with a level: `deployment:read`, `project:write`. `write` includes `read`. The platform may
+also write `read:deployment`, or the name alone, which is taken for both levels.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal
 
 import msgspec
 
+from receiver.platform.client.answers import PLATFORM
 from receiver.platform.client.errors import AddressMissing, InvalidCall, ScopeMissing, TeamMissing
 from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import parse
-from receiver.platform.client.remotes import PLATFORM
-from receiver.platform.client.scopes import NEEDED, Call, missing_scopes
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """An id, slug or host name. Nothing that a server could take for another path."""
+SCOPES: Final = (
+    *("integration-configuration", "deployment", "deployment-check", "edge-config", "project"),
+    *("project-env-vars", "global-project-env-vars", "team", "user", "log-drain", "domain"),
+)
+"""Every name that an integration can request."""
+Call = Literal["deployment events", "microfrontends update"]
+NEEDED: Final[dict[Call, tuple[str, ...]]] = {
+    "deployment events": ("deployment:read",),
+    "microfrontends update": ("project:write",),
+}
+"""Scopes of each call. The specification names the scopes, and not which call needs which."""
+_LEVELS: Final = {"read": {"read"}, "write": {"read", "write"}}
 
 
-class PlatformClient:
+class PlatformClient(HttpCaller):
     """Calls of one installation. `scopes`: those that were granted, if known.
 
     `is_team_installation`: refuse a call without a team before it is sent, because the platform would.
@@ -40,39 +54,26 @@ class PlatformClient:
         """Raise `AddressMissing` without a usable address and token."""
         if not token:
             raise AddressMissing(f"no access token of the platform; set {PLATFORM.secret_from}")
-        self._caller = HttpCaller(PLATFORM, base_url, token, timeout_s=timeout_s)
+        super().__init__(PLATFORM, base_url, token, timeout_s=timeout_s)
         self.team = team
         self._slug = slug
         self._scopes = scopes
         self._is_team_installation = is_team_installation
 
-    async def __aenter__(self) -> Self:
-        await self._caller.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
-    ) -> None:
-        await self._caller.__aexit__(kind, error, place)
-
-    def now_ms(self) -> int:
-        """Return the platform's time as far as it is known: no event can be newer."""
-        return self._caller.now_ms()
-
     async def get_bytes(self, call: Call, path: Sequence[str], query: Mapping[str, str]) -> bytes:
         """Return the body of an answer. Repeated after failures that may be temporary."""
-        return await self._caller.call(self._request("GET", call, path, query))
+        return await self.call(self._request("GET", call, path, query))
 
     async def patch(self, call: Call, path: Sequence[str], body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
         """Change a resource, and return the JSON of the answer. Never repeated."""
         request = self._request("PATCH", call, path, None, msgspec.json.encode(body))
-        return parse(await self._caller.call(request), "the answer")
+        return parse(await self.call(request), "the answer")
 
     def stream(
         self, call: Call, path: Sequence[str], query: Mapping[str, str]
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open an answer that is read in pieces. Never repeated."""
-        return self._caller.opened(self._request("GET", call, path, query))
+        return self.opened(self._request("GET", call, path, query))
 
     def require_team_id(self) -> str:
         """Return the team's id, for a path. Raises `TeamMissing`."""
@@ -115,3 +116,16 @@ class PlatformClient:
         return Request(
             method, path, {**(query or {}), **{name: text for name, text in team.items() if text}}, body
         )
+
+
+def missing_scopes(needed: Collection[str], granted: Collection[str]) -> list[str]:
+    """Return the scopes that are needed and not granted."""
+    held = {scope for text in granted for scope in _levels_of(text)}
+    return [scope for scope in needed if not _levels_of(scope) <= held]
+
+
+def _levels_of(text: str) -> set[str]:
+    """Return the name with each level that the scope includes."""
+    first, _, second = text.strip().lower().partition(":")
+    name, level = (second, first) if first in _LEVELS else (first, second)
+    return {f"{name}:{included}" for included in _LEVELS.get(level, _LEVELS["write"])}

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from receiver.platform.client import retries
-from receiver.platform.client.connection import PlatformClient
+from receiver.platform.client.connection import Call, PlatformClient
 from receiver.platform.client.errors import (
     AnswerCut,
     InvalidCall,
@@ -23,7 +23,6 @@ from receiver.platform.client.errors import (
     WrongShape,
 )
 from receiver.platform.client.event import Event, parse_event
-from receiver.platform.client.scopes import Call
 from receiver.platform.client.seen_events import SeenEvents
 from receiver.platform.client.stream_items import DONE, ArrayReader, json_texts
 

@@ -6,17 +6,15 @@ Invariant: an answer is whole, or an error is raised. A chat request is never re
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from receiver.platform.client.answers import error_in
+from receiver.platform.client.answers import GATEWAY, error_in
 from receiver.platform.client.chat import ChatRequest, Completion, Fragment, parse_completion, parse_fragment
 from receiver.platform.client.errors import AddressMissing, AnswerCut
 from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import as_object, converted, parse, parse_object
-from receiver.platform.client.remotes import GATEWAY
 from receiver.platform.client.stream_items import DONE, LineReader
 
 EVENT_STREAM = "text/event-stream"
@@ -33,29 +31,19 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     raw: dict[str, Any] = {}
 
 
-class Gateway:
+class Gateway(HttpCaller):
     """Calls with one API key."""
 
     def __init__(self, url: str, api_key: str, timeout_s: float = 30.0) -> None:
         """Raise `AddressMissing` without a usable address and key."""
         if not api_key:
             raise AddressMissing(f"no API key of the gateway; set {GATEWAY.secret_from}")
-        self._api_key = api_key
-        self._caller = HttpCaller(GATEWAY, url, api_key, timeout_s=timeout_s)
-
-    async def __aenter__(self) -> Self:
-        await self._caller.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
-    ) -> None:
-        await self._caller.__aexit__(kind, error, place)
+        super().__init__(GATEWAY, url, api_key, timeout_s=timeout_s)
 
     async def models(self) -> list[Model]:
         """Return the models. The answer is a list, or an object with the list in `data` or `models`."""
         what = "the list of models"
-        answer = parse(await self._caller.call(Request("GET", ("v1", "models"))), what)
+        answer = parse(await self.call(Request("GET", ("v1", "models"))), what)
         if isinstance(answer, dict):
             answer = answer.get("data", answer.get("models"))
         entries = converted({"entries": answer}, _Models, what).entries
@@ -64,7 +52,7 @@ class Gateway:
     async def chat(self, request: ChatRequest) -> Completion:
         """Return the completion of a request."""
         call = Request("POST", _CHAT, body=request.body(is_streamed=False))
-        answer = parse_object(await self._caller.call(call), "the answer")
+        answer = parse_object(await self.call(call), "the answer")
         self._raise_error_in(answer)
         return parse_completion(answer)
 
@@ -72,7 +60,7 @@ class Gateway:
         """Yield the fragments of the answer. Raises `AnswerCut` unless the stream has its last line."""
         call = Request("POST", _CHAT, body=request.body(is_streamed=True), accept=EVENT_STREAM)
         reader = LineReader(only_event_stream=True)
-        async with self._caller.opened(call) as pieces:
+        async with self.opened(call) as pieces:
             async for piece in pieces:
                 for text in reader.feed(piece):
                     if text == DONE:
@@ -86,7 +74,7 @@ class Gateway:
 
     def _raise_error_in(self, content: dict[str, Any]) -> None:
         """Raise if the gateway sent an error with status 200, as it does after the stream began."""
-        if error := error_in(content, GATEWAY, [self._api_key]):
+        if error := error_in(content, GATEWAY, [self._secret]):
             raise error
 
 

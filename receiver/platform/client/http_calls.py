@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
@@ -21,18 +21,19 @@ from yarl import URL
 
 from receiver.config.platform import is_address
 from receiver.platform.client import retries
-from receiver.platform.client.answers import error_of
-from receiver.platform.client.connection_failures import failures_converted, timed_out
+from receiver.platform.client.answers import Remote, error_of
 from receiver.platform.client.core_dumps import forbid_core_dumps
 from receiver.platform.client.errors import (
     AddressMissing,
     AnswerCut,
     AnswerTooLarge,
+    PlatformError,
     RateLimited,
     TimedOut,
     TryLater,
+    Unreachable,
+    WrongAnswer,
 )
-from receiver.platform.client.remotes import Remote
 from receiver.settings import MIB
 from receiver.sizes import size_text
 
@@ -40,11 +41,12 @@ ANSWER_BYTES_MAX = 64 * MIB
 """Maximum size of an answer that is read as a whole."""
 CONNECTIONS_MAX = 16
 REPEATED_STATUSES: Final = {
+    HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Failures of a proxy or of an overloaded server, after which another attempt often succeeds."""
+"""Statuses of a limit, a proxy or an overloaded server, after which another attempt often succeeds."""
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 
@@ -104,7 +106,7 @@ class HttpCaller:
             self._session = None
 
     def now_ms(self) -> int:
-        """Return the time by the server's last answer, or by this machine if that is earlier."""
+        """Return the server's time by its last answer, or that of this machine if it is earlier."""
         return int((time.time() - self._behind_s) * 1_000)
 
     async def call(self, request: Request, secrets: Sequence[str] = ()) -> bytes:
@@ -177,12 +179,9 @@ def _wait_s(failure: TryLater | AnswerCut, delay_s: float) -> float | None:
         return None
     if asked_s is not None and asked_s > retries.RETRY_AFTER_S_MAX:
         return None
-    if isinstance(failure, TimedOut) or (failure.status and failure.status not in _REPEATED):
+    if isinstance(failure, TimedOut) or (failure.status and failure.status not in REPEATED_STATUSES):
         return None
     return (asked_s or 0.0) + delay_s
-
-
-_REPEATED: Final = {*REPEATED_STATUSES, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 async def _whole(pieces: AsyncIterator[bytes], remote: Remote) -> bytes:
@@ -240,3 +239,58 @@ def _proxy_of(url: URL) -> str | None:
             "http://HOST:PORT"
         )
     return proxy
+
+
+@contextmanager
+def failures_converted(remote: Remote, netloc: str, timeout_s: float) -> Iterator[None]:
+    """Raise a `PlatformError` in place of each error of the HTTP library.
+
+    Without its cause, whose representation has the headers of the request, and so the token.
+    """
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as error:
+        raise _converted(error, remote, f"{remote.name} at {netloc}", timeout_s) from None
+
+
+def timed_out(remote: Remote, timeout_s: float) -> TimedOut:
+    """Return the error of a call that took too long."""
+    return TimedOut(
+        f"{remote.name} did not answer within {timeout_s:g} s",
+        advice="try again, or raise platform.timeout_s",
+    )
+
+
+def _converted(error: Exception, remote: Remote, where: str, timeout_s: float) -> PlatformError:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+        return timed_out(remote, timeout_s)
+    kind, text = next((kind, text) for cause, kind, text in _FAILURES if isinstance(error, cause))
+    reason = text.format(where=where, reason=_reason(error), check=f"check {remote.address_from}")
+    return kind(reason, advice="try again" if text == _CLOSED else "")
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason in the words of the system, or the name of the error. Never a text with input."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
+        return error.os_error.strerror
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"HTTP {error.status}"
+    return type(error).__name__
+
+
+_CLOSED: Final = "{where} closed the connection without an answer"
+_FAILURES: Final[tuple[tuple[type[Exception], type[PlatformError], str], ...]] = (
+    (aiohttp.ConnectionTimeoutError, Unreachable, "{where} cannot be reached in time; {check}"),
+    (aiohttp.ClientPayloadError, AnswerCut, "the connection to {where} closed before the end of the answer"),
+    (aiohttp.ClientHttpProxyError, Unreachable, "the proxy refuses a connection to {where}: {reason}"),
+    (
+        aiohttp.ClientSSLError,
+        Unreachable,
+        "{where} has no trusted certificate; {check} and the CAs of this machine",
+    ),
+    (aiohttp.ClientConnectorError, Unreachable, "{where} cannot be reached: {reason}; {check}"),
+    (aiohttp.ClientConnectionError, Unreachable, _CLOSED),
+    (OSError, Unreachable, "{where} cannot be reached: {reason}; {check}"),
+    (Exception, WrongAnswer, "{where} does not answer in HTTP ({reason}); {check}"),
+)
+"""Error and message of each failure; the first entry that fits is used."""

@@ -6,10 +6,9 @@ from typing import Final
 
 import msgspec
 
-from receiver.platform.client.connection import PlatformClient
+from receiver.platform.client.connection import Call, PlatformClient
 from receiver.platform.client.errors import InvalidCall
 from receiver.platform.client.json_text import as_object, converted
-from receiver.platform.client.scopes import Call
 
 CALL: Final[Call] = "microfrontends update"
 

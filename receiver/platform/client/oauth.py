@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from receiver.platform.client.answers import PLATFORM
 from receiver.platform.client.errors import (
     AnswerCut,
     CodeRejected,
@@ -21,7 +22,6 @@ from receiver.platform.client.errors import (
 )
 from receiver.platform.client.http_calls import FORM, HttpCaller, Request
 from receiver.platform.client.json_text import converted, parse_object
-from receiver.platform.client.remotes import PLATFORM
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,11 +27,15 @@ from receiver.logs import limited
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.errors import AnswerTooLarge, ConfigurationDisabled
 from receiver.platform.client.event import Event
-from receiver.platform.client.events import ALL_EVENTS, EventQuery, events
+from receiver.platform.client.events import ALL_EVENTS, FINAL_STATES, EventQuery, events
 from receiver.platform.client.seen_events import OVERLAP_MS
-from receiver.platform.deployment_events.event_row import created_ms, ready_state
-from receiver.platform.deployment_events.event_table import ROWS_MAX, store_events, stored_of
-from receiver.platform.deployment_events.pause import Pause
+from receiver.platform.deployment_events.event_table import (
+    ROWS_MAX,
+    created_ms,
+    ready_state,
+    store_events,
+    stored_of,
+)
 from receiver.settings import Platform
 
 T = TypeVar("T")
@@ -46,16 +50,53 @@ ANSWERS_MAX: Final = 20
 """Maximum number of answers of one fetch. The next fetch continues where it ended."""
 DEPLOYMENTS_MAX: Final = 1_000
 """Maximum number of deployments whose progress is in memory."""
-FINAL_STATES: Final = {"READY", "ERROR", "CANCELED"}
+PAUSE_FIRST_S: Final = 60.0
+PAUSE_S_MAX: Final = 3_600.0
 _DEPLOYMENT: Final = re.compile(r"dpl_[A-Za-z0-9_-]{1,128}")
-
-
 NOT_OF_PLATFORM: Final = FetchState("off", "the id is not one that the platform gives")
-
-
 NOT_OF_PROJECTS: Final = FetchState(
     "off", "the platform has not reported that the deployment belongs to a project of this user"
 )
+
+
+class Pause:
+    """Pause of all calls to the platform while the configuration of the integration is disabled there.
+
+    Every call fails until an owner of the team acts, so one call at a time finds out, at growing intervals.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._length_s = 0.0
+        self._until_s = 0.0
+        self._is_trying = False
+        self.reason = ""
+        """Why calls are paused; empty if they are not."""
+
+    def may_call(self) -> bool:
+        """Return whether a call may be sent now. During a pause this claims the next try."""
+        if not self.reason:
+            return True
+        if self._clock() < self._until_s:
+            return False
+        # Before the answer: the calls of other deployments have to wait for it.
+        self._until_s = self._clock() + self._length_s
+        self._is_trying = True
+        return True
+
+    def begin(self, reason: str) -> None:
+        """Pause, for twice as long as the last time."""
+        # Calls that were sent before the first of them failed.
+        if self.reason and not self._is_trying:
+            return
+        self._is_trying = False
+        self._length_s = min(max(PAUSE_FIRST_S, self._length_s * 2), PAUSE_S_MAX)
+        self._until_s = self._clock() + self._length_s
+        self.reason = reason
+
+    def end(self) -> None:
+        """End the pause: a call succeeded."""
+        self._length_s, self.reason = 0.0, ""
 
 
 @dataclass(slots=True)

@@ -15,14 +15,16 @@ from typing import Final
 
 import msgspec
 
-from receiver.engine.store import Store
-from receiver.errors import ReceiverError, StoreTrouble
+from receiver.console.queries.limits import SHORT_SETTINGS
+from receiver.engine.store import TABLE, Store
+from receiver.errors import OperatorError, ReceiverError, StoreTrouble
 from receiver.logs import limited
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.event import Event
 from receiver.platform.client.events import EventQuery, follow
 from receiver.platform.deployment_events.fetcher import EventFetcher
-from receiver.platform.deployment_events.live import live_deployments
+from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.platform_records import PlatformRecords
 from receiver.settings import MIB, Platform
 
 ROUND_S: Final = 60.0
@@ -37,8 +39,18 @@ COLLECTED_MAX: Final = 1_000
 """Maximum number of events that wait for an INSERT. The stream is read no faster than they are stored."""
 COLLECTED_BYTES_MAX: Final = 16 * MIB
 """Size of these events as JSON above which no more are read: a line of a build log may have megabytes."""
+LIVE_S: Final = 60
+"""Age of the newest span up to which a deployment counts as live."""
 Item = Event | ReceiverError | None
 """What a stream yields: an event, the error that ended it, or `None` at its end."""
+_LIVE: Final = f"""
+SELECT toString(DeploymentId), max(Timestamp) AS newest FROM {TABLE}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}}) AND startsWith(DeploymentId, 'dpl_')
+GROUP BY DeploymentId
+ORDER BY newest DESC, DeploymentId
+LIMIT {{limit:UInt64}}
+{SHORT_SETTINGS}, max_threads = 1
+"""  # noqa: S608 - constants
 
 
 class Items(asyncio.Queue[Item]):
@@ -195,3 +207,43 @@ async def _collected(first: Event, queue: asyncio.Queue[Item]) -> tuple[list[Eve
             return batch, item
         batch.append(item)
     return batch, first
+
+
+def live_deployments(store: Store, now_s: float, count_max: int) -> list[str]:
+    """Return the deployments that sent the newest spans."""
+    bounds = {"from_ns": int((now_s - LIVE_S) * 1e9), "limit": count_max}
+    return [str(deployment) for deployment, _ in store.rows(_LIVE, bounds)]
+
+
+def follower_for(
+    store: Store,
+    configured: Callable[[], Platform],
+    records: PlatformRecords,
+    has_tables: Callable[[], bool],
+    on_disabled: Callable[[], None],
+) -> tuple[EventFetcher, Follower]:
+    """Return the fetcher for open pages, and the follower of live deployments, which shares it.
+
+    `on_disabled`: called after each answer that the configuration of the integration is disabled.
+    """
+
+    def platform() -> Platform:
+        settings = configured()
+        return settings if settings.token else _of_installation(settings, records.installations)
+
+    fetcher = EventFetcher(store, platform, has_tables, records.deployments.project)
+    fetcher.on_disabled = on_disabled
+    return fetcher, Follower(store, fetcher, platform)
+
+
+def _of_installation(settings: Platform, installations: Installations) -> Platform:
+    """Return the settings with token and team of the newest active installation, if there is one."""
+    for each in installations.all():
+        try:
+            token = installations.token(each.id) if each.state == "active" else ""
+        # The page of the platform shows a token that cannot be read.
+        except (OSError, OperatorError):
+            continue
+        if token:
+            return msgspec.structs.replace(settings, token=token, team=each.team_id)
+    return settings

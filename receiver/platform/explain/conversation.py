@@ -20,8 +20,14 @@ from receiver.platform.client.chat import Assembly, ChatRequest, Completion, Fra
 from receiver.platform.client.chat import Usage as Counted
 from receiver.platform.client.errors import NotSent, PlatformError, Rejected
 from receiver.platform.explain.claims import Sentence, Sentences
-from receiver.platform.explain.prices import ANSWER_CHARACTERS_MAX, Usage, cost_of
-from receiver.platform.explain.request import Prepared, body_of, tokens_of
+from receiver.platform.explain.request import (
+    ANSWER_CHARACTERS_MAX,
+    Prepared,
+    Usage,
+    body_of,
+    cost_of,
+    tokens_of,
+)
 from receiver.platform.explain.toolbox import SUMMARY_TOKENS_MAX
 from receiver.settings import Explain
 
@@ -32,8 +38,6 @@ CALLS_MAX: Final = 8
 SECONDS_MAX: Final = 300.0
 """Maximum time of one explanation. A gateway could keep a stream open without ever sending a text."""
 NO_MORE_CALLS: Final = "no more calls are possible; answer now with what is known"
-
-
 Outcome = Literal["complete", "cut", "none"]
 """What arrived: an explanation, a part of an answer, or nothing."""
 ChatStream = Callable[[ChatRequest], AsyncGenerator[Fragment, None]]

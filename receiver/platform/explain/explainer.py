@@ -15,8 +15,7 @@ from receiver.errors import CallerBusy, QueueFull
 from receiver.platform.client.chat import ChatRequest, Fragment
 from receiver.platform.client.gateway import Gateway
 from receiver.platform.explain.conversation import ChatStream, Conversation, Event
-from receiver.platform.explain.prices import Preview, preview_of
-from receiver.platform.explain.request import prepare
+from receiver.platform.explain.request import Preview, prepare, preview_of
 from receiver.settings import Platform
 
 EXPLANATIONS_MAX: Final = 4

@@ -10,7 +10,6 @@ what a crash interrupted.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,16 +23,15 @@ from receiver.platform.installations.records import Installation, State, StateCh
 from receiver.platform.installations.tokens import Tokens
 
 
-class Installations:
-    """All installations. Threads may share it."""
+class Installations(RecordFiles[Installation]):
+    """All installations, with their tokens."""
 
     def __init__(self, directory: Path, encryption_key: str = "", files: Files = DISK) -> None:
         """Read the records, and complete what a crash interrupted. Raises `OSError`.
 
         `directory`: DATA/platform. `encryption_key`: the setting; empty: tokens are not encrypted.
         """
-        self._lock = threading.RLock()
-        self._files = RecordFiles(directory / "installations", Installation, files)
+        super().__init__(directory / "installations", Installation, files)
         self._tokens = Tokens(directory / "tokens", encryption_key, files)
         self._tokens.prepare()
         self.complete()
@@ -43,30 +41,21 @@ class Installations:
     def all(self) -> list[Installation]:
         """Return all installations, the newest first."""
         with self._lock:
-            return sorted(self._files.records.values(), key=_age, reverse=True)
-
-    def find(self, installation_id: str) -> Installation | None:
-        """Return an installation; `None` if it is not known."""
-        return self._files.records.get(installation_id)
-
-    @property
-    def unreadable(self) -> frozenset[str]:
-        """Return the ids of records that are damaged."""
-        return self._files.unreadable
+            return sorted(self._records.values(), key=_age, reverse=True)
 
     def add(self, installation: Installation, token: str) -> None:
         """Add an installation. Raises `InstallationFailed` if the id was used before, and `OSError`."""
         with self._lock:
             if not is_id(installation.id):
                 raise InstallationFailed("the platform named the installation by an id that cannot be stored")
-            if installation.id in self._files:
+            if installation.id in self:
                 raise InstallationFailed(
                     "the platform gave the installation an id that was used before; "
                     "the stored installation is not changed"
                 )
             # Before the token is in a file of this process for the first time.
             forbid_core_dumps()
-            self._files.write(installation)
+            self._write(installation)
             self._tokens.keep(installation.id, token)
 
     def set_state(self, installation_id: str, state: State, at_s: float) -> bool:
@@ -76,11 +65,11 @@ class Installations:
         before it is added, it must not be added later.
         """
         with self._lock:
-            known = self._files.find(installation_id)
+            known = self._stored(installation_id)
             if known is None:
                 return state == "removed" and self._add_removed(installation_id, at_s)
-            is_changed = self._write(known.changed(state, at_s))
-            if self._files.records[installation_id].is_ended:
+            is_changed = self._change(known.changed(state, at_s))
+            if self._records[installation_id].is_ended:
                 self._tokens.destroy(installation_id)
             return is_changed
 
@@ -91,10 +80,10 @@ class Installations:
         """
         granted = None if scopes is None else listed_scopes(scopes)
         with self._lock:
-            known = self._files.find(installation_id)
+            known = self._stored(installation_id)
             if known is None or at_s <= known.scopes_at_s:
                 return False
-            return self._write(msgspec.structs.replace(known, scopes=granted, scopes_at_s=at_s))
+            return self._change(msgspec.structs.replace(known, scopes=granted, scopes_at_s=at_s))
 
     def token(self, installation_id: str) -> str:
         """Return the token; empty if there is none.
@@ -112,18 +101,12 @@ class Installations:
         """Return whether there is a token, readable or not."""
         return installation_id in self._tokens
 
-    def destroy_token(self, installation_id: str) -> None:
-        """Overwrite and delete the token, if there is one. Raises `OSError`."""
-        with self._lock:
-            self._tokens.destroy(installation_id)
-
     def complete(self) -> None:
         """Do what the disk has prevented: read records, and destroy tokens of installations that have ended.
 
         What still fails is reported.
         """
-        with self._lock:
-            self._files.read_again()
+        super().complete()
         for installation in self.all():
             if installation.is_ended:
                 with self._lock, reported("token cannot be destroyed", self._tokens.path_of(installation.id)):
@@ -132,17 +115,17 @@ class Installations:
     def _add_removed(self, installation_id: str, at_s: float) -> bool:
         if not is_id(installation_id):
             return False
-        if installation_id in self._files:
+        if installation_id in self:
             # Its record is damaged.
             self._tokens.destroy(installation_id)
             return False
-        self._files.write(Installation(id=installation_id, changes=(StateChange("removed", at_s),)))
+        self._write(Installation(id=installation_id, changes=(StateChange("removed", at_s),)))
         return True
 
-    def _write(self, record: Installation) -> bool:
-        if record == self._files.records[record.id]:
+    def _change(self, record: Installation) -> bool:
+        if record == self._records[record.id]:
             return False
-        self._files.write(record)
+        self._write(record)
         return True
 
 

@@ -8,22 +8,27 @@ A code that was sent may be spent, whatever the answer: no step is repeated, and
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from receiver.config.platform import is_address
+from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, InstallationFailed, InstallationRefused, place_and_reason
+from receiver.logs import limited
 from receiver.platform.client.errors import PlatformError
 from receiver.platform.client.oauth import Token, exchange
 from receiver.platform.installations.installations import Installations
+from receiver.platform.installations.record_files import RecordDirectory
 from receiver.platform.installations.records import TEXT_CHARS_MAX, Installation, StateChange, listed_scopes
-from receiver.platform.installations.used_codes import UsedCodes
 from receiver.settings import KIB, Platform
 
 CODE_CHARS_MAX = 2_048
@@ -32,7 +37,12 @@ OTHER_BYTES_MAX = 16 * KIB
 """Size of further fields of the answer, as JSON, above which none of them is kept."""
 NEEDED: Final = ("base_url", "client_id", "client_secret", "install_url", "redirect_url")
 """Settings of `[platform]` without which there is no installation."""
+CODES_KEPT_S = 86_400.0
+"""Time for which a used code is recognised; its state expires long before."""
+CODES_MAX = 1_000
+"""Number of used codes that are recognised; the oldest is evicted first."""
 _ADDRESSES: Final = ("base_url", "install_url", "redirect_url")
+_USED_CODES: Final = "used-codes"
 _ID = re.compile(r"icfg_[A-Za-z0-9_-]{1,128}")
 _SECRET_FIELD = re.compile(r"token(?!_type)|secret|password|credential|_key\b", re.IGNORECASE)
 
@@ -50,6 +60,59 @@ def unusable_settings(platform: Platform) -> list[str]:
     missing = [name for name in NEEDED if not getattr(platform, name)]
     no_address = [name for name in _ADDRESSES if not is_address(getattr(platform, name))]
     return [f"platform.{name}" for name in NEEDED if name in {*missing, *no_address}]
+
+
+class _Used(msgspec.Struct, frozen=True):
+    digests: tuple[str, str]
+    at_s: float
+
+
+class UsedCodes:
+    """Codes that were sent to the platform: digests of codes and states, in DATA/platform/used-codes.json.
+
+    Invariant: a code is durable here before it is sent, so that neither a second submission nor a restart
+    sends it again. Never: a code itself.
+    """
+
+    def __init__(self, directory: Path, now: Callable[[], float]) -> None:
+        """`directory`: DATA/platform."""
+        self._directory = RecordDirectory(directory, DISK)
+        self._now = now
+        self._lock = threading.Lock()
+        self._used: list[_Used] | None = None
+
+    def use(self, code: str, state: str) -> bool:
+        """Note that a code and its state are used. Returns False if either was. Raises `OSError`."""
+        entry = _Used((_digest(code), _digest(state)), self._now())
+        with self._lock:
+            if self._used is None:
+                self._used = self._read()
+            if any(set(entry.digests) & set(used.digests) for used in self._used):
+                return False
+            kept = [used for used in self._used if used.at_s > entry.at_s - CODES_KEPT_S]
+            entries = [*kept, entry][-CODES_MAX:]
+            self._directory.write(_USED_CODES, msgspec.json.encode(entries))
+            self._used = entries
+            return True
+
+    def _read(self) -> list[_Used]:
+        self._directory.delete_drafts()
+        with suppress(FileNotFoundError):
+            try:
+                return msgspec.json.decode(self._directory.read(_USED_CODES), type=list[_Used])
+            except msgspec.DecodeError:
+                # The platform refuses a second exchange as well.
+                limited.warning(
+                    "used codes",
+                    "list of used codes cannot be read",
+                    path=str(self._directory.path_of(_USED_CODES)),
+                    action="a new list is begun",
+                )
+        return []
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class Installing:

@@ -13,16 +13,27 @@ refuses the token. Until then an outage, a wrong clock or an unknown answer chan
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from receiver.errors import OperatorError, place_and_reason
 from receiver.logs import limited
+from receiver.platform.client.connection import PlatformClient
+from receiver.platform.client.errors import (
+    ConfigurationDisabled,
+    Forbidden,
+    InvalidRequest,
+    NotAuthorized,
+    NotFound,
+    PlatformError,
+)
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.records import Installation, State
+from receiver.settings import Platform
 
 ACTIVE_EVERY_S = 3_600.0
 """Interval between two probes of an active installation."""
@@ -37,6 +48,17 @@ Verdict = Literal["works", "disabled", "forbidden", "unauthorized", "no answer"]
 """Result of a probe. `works`: any answer that the platform gives only to a valid token."""
 Probe = Callable[[Installation, str], Verdict]
 """Makes a call with the token of an installation. Blocks."""
+
+_DEPLOYMENT: Final = "dpl_trace-drain-probe"
+"""Deployment that does not exist: the platform answers 404 to a token that works."""
+_VERDICT_OF: Final[tuple[tuple[type[PlatformError], Verdict], ...]] = (
+    # Before its base class.
+    (ConfigurationDisabled, "disabled"),
+    (Forbidden, "forbidden"),
+    (NotAuthorized, "unauthorized"),
+    (NotFound, "works"),
+    (InvalidRequest, "works"),
+)
 
 
 class _Due(NamedTuple):
@@ -142,3 +164,21 @@ def _log_change(record: Installation, state: State) -> None:
             name=name,
             action="install the integration again on the page /platform",
         )
+
+
+def probe(platform: Platform, installation: Installation, token: str) -> Verdict:
+    """Call the platform with the token of an installation. Blocks."""
+    return asyncio.run(_probe(platform, installation, token))
+
+
+async def _probe(platform: Platform, installation: Installation, token: str) -> Verdict:
+    try:
+        # Without the scopes, which would refuse the call before it is sent.
+        async with PlatformClient(
+            platform.base_url, token, team=installation.team_id, timeout_s=platform.timeout_s
+        ) as client:
+            path = ("v3", "deployments", _DEPLOYMENT, "events")
+            await client.get_bytes("deployment events", path, {"limit": "1"})
+    except PlatformError as error:
+        return next((verdict for kind, verdict in _VERDICT_OF if isinstance(error, kind)), "no answer")
+    return "works"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from receiver.platform.installations.deployments import Deployments
+from receiver.durable.files import DISK, Files
 from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.projects import Projects
+from receiver.platform.installations.projects import Deployments, Projects
 from receiver.settings import Settings
 
 DIRECTORY: Final = "platform"
@@ -29,10 +29,14 @@ class PlatformRecords(NamedTuple):
 
 def open_records(settings: Settings) -> PlatformRecords:
     """Read the records. Raises `OSError`."""
-    directory = Path(settings.data_dir) / DIRECTORY
+    return records_in(Path(settings.data_dir) / DIRECTORY, settings.platform.encryption_key)
+
+
+def records_in(directory: Path, encryption_key: str = "", files: Files = DISK) -> PlatformRecords:
+    """Read the records in a directory. Raises `OSError`."""
     return PlatformRecords(
         directory,
-        Installations(directory, settings.platform.encryption_key),
-        Projects(directory),
-        Deployments(directory),
+        Installations(directory, encryption_key, files),
+        Projects(directory, files),
+        Deployments(directory, files),
     )

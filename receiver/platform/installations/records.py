@@ -21,8 +21,6 @@ DISABLED_S_MAX = 30 * 86_400.0
 """Time after which the platform deletes a disabled installation."""
 CHANGES_MAX = 64
 """Number of changes of state that a record keeps; the second oldest is forgotten first."""
-
-
 TEXT_CHARS_MAX = 256
 """Length to which texts of the platform are cut in a record."""
 SCOPES_MAX = 64

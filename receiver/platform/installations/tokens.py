@@ -56,7 +56,9 @@ class Tokens:
         """Write the token of an installation. Raises `OSError`."""
         make_directories(self._directory, self._files)
         write_durably(
-            self.path_of(installation_id), *self._parts_of(installation_id, token), files=self._files
+            self.path_of(installation_id),
+            *self._parts_of(file_name(installation_id), token),
+            files=self._files,
         )
 
     def read(self, installation_id: str) -> str:
@@ -118,7 +120,7 @@ class Tokens:
         # Opened before the rename, after which no name leads to the bytes that are overwritten.
         with opened(self._files, path) as fd:
             # By the name of the file, which the id has as well.
-            write_durably(path, *self._parts_of_name(path.name, token), files=self._files)
+            write_durably(path, *self._parts_of(path.name, token), files=self._files)
             self._overwrite(fd, len(_PLAIN) + len(token.encode()))
 
     def _erase(self, path: Path) -> None:
@@ -135,10 +137,7 @@ class Tokens:
         """Return the path of a token, whether or not it exists."""
         return self._directory / file_name(installation_id)
 
-    def _parts_of(self, installation_id: str, token: str) -> tuple[bytes, ...]:
-        return self._parts_of_name(file_name(installation_id), token)
-
-    def _parts_of_name(self, name: str, token: str) -> tuple[bytes, ...]:
+    def _parts_of(self, name: str, token: str) -> tuple[bytes, ...]:
         if self._cipher is None:
             return _PLAIN, token.encode()
         nonce = secrets.token_bytes(_NONCE_BYTES)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+from functools import partial
+
+from aiohttp import web
+
+from receiver.console.api.access import CALLER, requires
 from receiver.console.queries.traces.traces import normalized_trace_id
+from receiver.console.ui.forms import form_of
 from receiver.console.ui.page import Context, Page
+from receiver.console.ui.site import Site
 from receiver.console.ui.view import View
 from receiver.platform.explain.conversation import CALLS_MAX, ROUNDS_MAX
-from receiver.platform.explain.prices import preview_of
-from receiver.platform.explain.request import missing_settings, prepare
+from receiver.platform.explain.explainer import Explainer
+from receiver.platform.explain.request import missing_settings, prepare, preview_of
+from receiver.platform.explain.routes import while_connected
 from receiver.platform.explain.toolbox import EVENTS_BEFORE_S, MARGIN_S
 
 
@@ -38,3 +47,30 @@ PAGE = Page(
     role="operator",
     within_projects=True,
 )
+
+
+class ExplainForm:
+    """Form that sends a trace to the model, for browsers without the script: the answer is a whole page."""
+
+    def __init__(self, site: Site, explainer: Explainer) -> None:
+        self._site = site
+        self._explainer = explainer
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the route."""
+        router.add_post(PAGE.path, self._explain)
+
+    @requires("operator", within_projects=True)
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        await form_of(request)
+        page = PAGE._replace(build=partial(self._answered, request))
+        return await while_connected(request, self._site.page(request, page, request.query))
+
+    async def _answered(self, request: web.Request, view: View) -> Context:
+        """Return the page with the answer. Raises what `Explainer.explain` raises."""
+        context = await build(view)
+        events = self._explainer.explain(view.source, view.parts["id"], request[CALLER].name)
+        async with aclosing(events) as found:
+            answer = [event async for event in found]
+        struck = any(event.stated and event.stated.is_refuted for event in answer)
+        return {**context, "answer": answer, "struck": struck}

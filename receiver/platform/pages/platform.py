@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from aiohttp import web
+
+from receiver.console.api.access import requires
+from receiver.console.ui.document import go_to
+from receiver.console.ui.forms import form_of
 from receiver.console.ui.page import Context
+from receiver.console.ui.results import Results
 from receiver.console.ui.view import View
 from receiver.errors import OperatorError, place_and_reason
-from receiver.platform.client.scopes import NEEDED, missing_scopes
+from receiver.platform.api import InstallationEntry, ProjectRoutes, entry_of
+from receiver.platform.client.connection import NEEDED, missing_scopes
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.installing import unusable_settings
-from receiver.platform.installations.listing import instant_of
 from receiver.platform.installations.platform_records import PlatformRecords
+from receiver.platform.installations.projects import removed_projects
 from receiver.platform.installations.records import Installation
-from receiver.platform.installations.retention import removed_projects
 
 INSTALLATIONS_MAX = 100
 """Maximum number of installations that the page shows."""
@@ -40,11 +46,9 @@ class Shown(NamedTuple):
     """An installation as the page shows it."""
 
     record: Installation
-    since: str
-    installed_at: str
-    deleted_at: str
-    """When the platform deletes it; empty unless it is disabled."""
+    entry: InstallationEntry
     days_left: float
+    """Days until the platform deletes it; 0 unless it is disabled."""
     token: str
     """State of the token in words."""
     problem: str
@@ -75,22 +79,15 @@ async def build(records: PlatformRecords, view: View) -> Context:
 
 def _shown(installations: Installations, record: Installation, now_s: float) -> Shown:
     problem, deleted_at_s = token_problem(installations, record), record.deleted_at_s
+    entry = entry_of(installations, record)
     return Shown(
         record,
-        instant_of(record.since_s),
-        instant_of(record.installed_at_s),
-        instant_of(deleted_at_s),
+        entry,
         0.0 if deleted_at_s is None else max(0.0, deleted_at_s - now_s) / 86_400,
-        token_text(installations, record.id),
+        {"": "none", "plain": "stored, not encrypted"}.get(entry.token, f"stored, {entry.token}"),
         problem,
         [_feature(name, needed, record, problem) for name, needed in FEATURES.items()],
     )
-
-
-def token_text(installations: Installations, installation_id: str) -> str:
-    """Return in words how the token is stored."""
-    kind = installations.token_kind(installation_id)
-    return {"": "none", "plain": "stored, not encrypted"}.get(kind, f"stored, {kind}")
 
 
 def token_problem(installations: Installations, record: Installation) -> str:
@@ -121,3 +118,23 @@ def _feature(name: str, needed: tuple[str, ...], record: Installation, problem: 
         )
         return Feature(name, needed, "error", f"blocked: {', '.join(missing)} is not granted", action)
     return Feature(name, needed, "verified", "allowed")
+
+
+class ProjectForms:
+    """Form that keeps the spans of a removed project, with the same handler as the API."""
+
+    def __init__(self, projects: ProjectRoutes, results: Results) -> None:
+        self._projects = projects
+        self._results = results
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the route."""
+        router.add_post("/platform/projects/{id}/keep", self._keep)
+
+    @requires("operator", changes=True)
+    async def _keep(self, request: web.Request) -> web.Response:
+        await form_of(request)
+        project_id = request.match_info["id"]
+        await self._projects.keep(project_id)
+        result = self._results.keep(f"The spans of {project_id} are kept.")
+        return go_to(f"/platform?result={result}#projects")

@@ -1,17 +1,24 @@
-"""What each type of webhook changes in the records of projects, deployments and installations.
+"""Changes: what each type of webhook changes in the records of projects, deployments and installations.
 
-Invariant: the records decide by the time of creation, so that webhooks may be applied in any order and more
-    than once. The form of a payload is not stated by the platform: several spellings are understood, and a
-    payload that names no object is kept as unknown.
+Invariant: a webhook's change is durable before the note about it, and the note before its file is deleted. A
+    crash in between repeats the change, which then changes nothing. The records decide by the time of
+    creation, so that webhooks may be applied in any order and more than once.
+The form of a payload is not stated by the platform: several spellings are understood, and a payload that
+names no object is kept as unknown.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
+from receiver.errors import place_and_reason
+from receiver.logs import limited
+from receiver.platform.installations.platform_records import PlatformRecords
+from receiver.platform.webhooks.inbox import NO_BODY, Inbox, Note
 from receiver.platform.webhooks.webhook import Webhook, as_object
 
 Outcome = Literal["applied", "unchanged", "unknown", "duplicate"]
@@ -30,50 +37,60 @@ _INSTALLATION_PREFIX = "icfg_"
 """Beginning of every id of an installation, which the platform states."""
 
 
-class Projects(Protocol):
-    """Records of projects. Each method returns whether a record changed, and may raise `OSError`."""
+class Applier:
+    """The webhooks of one inbox, and what became of them."""
 
-    def created(self, project_id: str, name: str, at_s: float) -> bool:
-        """Set the name of a project."""
+    def __init__(self, inbox: Inbox, records: PlatformRecords, now_s: Callable[[], float]) -> None:
+        self._inbox = inbox
+        self._records = records
+        self._now_s = now_s
+        self.outcomes: Counter[Outcome] = Counter()
+        self.waiting_count = 0
+        """Webhooks that could not be read or applied in the last round."""
 
-    def removed(self, project_id: str, at_s: float) -> bool:
-        """Note that a project was removed."""
+    def apply_waiting(self) -> None:
+        """Apply all waiting webhooks, oldest first. Raises `OSError` if the directory cannot be read."""
+        failed_count = 0
+        for webhook in self._inbox.waiting():
+            try:
+                self.outcomes[self._apply(webhook)] += 1
+            # The others may concern records that can be written.
+            except OSError as error:
+                failed_count += 1
+                limited.error(
+                    "webhook_apply",
+                    "webhook cannot be applied; it is tried again",
+                    error=place_and_reason(error),
+                )
+        self.waiting_count = failed_count + self._inbox.unreadable_count
+
+    def forget_old(self, remembered_s: float) -> None:
+        """Forget webhooks that were received longer ago than this, and delete drafts of killed processes."""
+        self._inbox.tidy()
+        self._inbox.forget(int((self._now_s() - remembered_s) * 1_000))
+
+    def _apply(self, webhook: Webhook) -> Outcome:
+        if self._inbox.is_applied(webhook):
+            outcome: Outcome = "duplicate"
+        else:
+            outcome = apply(webhook, self._records)
+            self._inbox.note(self._note(webhook, outcome), webhook)
+        self._inbox.discard(webhook)
+        return outcome
+
+    def _note(self, webhook: Webhook, outcome: Outcome) -> Note:
+        return Note(
+            id=webhook.id,
+            type=webhook.type,
+            created_at_ms=webhook.created_at_ms,
+            received_at_ms=webhook.received_at_ms,
+            applied_at_ms=int(self._now_s() * 1_000),
+            outcome=outcome,
+            body=webhook.body if outcome == "unknown" else NO_BODY,
+        )
 
 
-class Deployments(Protocol):
-    """Records of deployments. The method returns whether a record changed, and may raise `OSError`."""
-
-    def assign(self, deployment_id: str, project_id: str, at_s: float) -> bool:
-        """Set the project of a deployment."""
-
-
-class Installations(Protocol):
-    """Records of installations. Each method returns whether a record changed, and may raise `OSError`."""
-
-    def set_state(self, installation_id: str, state: Literal["removed"], at_s: float) -> bool:
-        """End an installation and destroy its token."""
-
-    def set_scopes(self, installation_id: str, scopes: Iterable[str] | None, at_s: float) -> bool:
-        """Set the granted scopes; `None`: the platform did not list them."""
-
-
-class Records(Protocol):
-    """The records that webhooks change."""
-
-    @property
-    def projects(self) -> Projects:
-        """Return the records of projects."""
-
-    @property
-    def deployments(self) -> Deployments:
-        """Return the records of deployments."""
-
-    @property
-    def installations(self) -> Installations:
-        """Return the records of installations."""
-
-
-def apply(webhook: Webhook, records: Records) -> Outcome:
+def apply(webhook: Webhook, records: PlatformRecords) -> Outcome:
     """Change the records durably. Raises `OSError`; then it must be applied again."""
     is_about_deployment = webhook.type.startswith(_DEPLOYMENT_TYPES)
     change = _deployment_reported if is_about_deployment else _CHANGE_OF.get(webhook.type)
@@ -88,31 +105,33 @@ def apply(webhook: Webhook, records: Records) -> Outcome:
     return "applied" if is_changed else "unchanged"
 
 
-def _project_created(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+def _project_created(records: PlatformRecords, payload: Mapping[str, object], at_s: float) -> bool | None:
     project_id = _text_at(payload, _PROJECT_ID)
     # A project whose name is unknown is shown by its id.
     name = _text_at(payload, _PROJECT_NAME)[:NAME_CHARS_MAX]
     return records.projects.created(project_id, name, at_s) if project_id else None
 
 
-def _project_removed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+def _project_removed(records: PlatformRecords, payload: Mapping[str, object], at_s: float) -> bool | None:
     project_id = _text_at(payload, _PROJECT_ID)
     return records.projects.removed(project_id, at_s) if project_id else None
 
 
-def _deployment_reported(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+def _deployment_reported(records: PlatformRecords, payload: Mapping[str, object], at_s: float) -> bool | None:
     deployment_id, project_id = _text_at(payload, _DEPLOYMENT_ID), _text_at(payload, _PROJECT_OF_DEPLOYMENT)
     if not (deployment_id and project_id):
         return None
     return records.deployments.assign(deployment_id, project_id, at_s)
 
 
-def _installation_removed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+def _installation_removed(
+    records: PlatformRecords, payload: Mapping[str, object], at_s: float
+) -> bool | None:
     installation_id = _installation_id(payload)
     return records.installations.set_state(installation_id, "removed", at_s) if installation_id else None
 
 
-def _scopes_confirmed(records: Records, payload: Mapping[str, object], at_s: float) -> bool | None:
+def _scopes_confirmed(records: PlatformRecords, payload: Mapping[str, object], at_s: float) -> bool | None:
     installation_id = _installation_id(payload)
     if not installation_id:
         return None
@@ -122,7 +141,7 @@ def _scopes_confirmed(records: Records, payload: Mapping[str, object], at_s: flo
     return records.installations.set_scopes(installation_id, scopes, at_s)
 
 
-_Change = Callable[[Records, Mapping[str, object], float], bool | None]
+_Change = Callable[[PlatformRecords, Mapping[str, object], float], bool | None]
 """Returns whether a record changed; `None` if the payload names no object."""
 _CHANGE_OF: dict[str, _Change] = {
     "project.created": _project_created,

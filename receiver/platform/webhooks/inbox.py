@@ -10,37 +10,30 @@ Several intakes may keep the same webhook at once; only the store process notes 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from receiver.durable.files import (
-    DISK,
-    Files,
-    delete_drafts,
-    make_directories,
-    reported,
-    unlink_if_exists,
-    write_durably,
-    write_new,
-)
+from receiver.durable.files import DISK, Files, reported
 from receiver.errors import InboxFull
 from receiver.logs import limited
+from receiver.platform.installations.record_files import RecordDirectory
 from receiver.platform.webhooks.webhook import Webhook
 from receiver.settings import MIB
 from receiver.settings import Webhook as Limits
 from receiver.sizes import size_text
 
-SUFFIX = ".json"
 DAMAGED_SUFFIX = ".damaged"
 NOTES_MAX = 20_000
 NOTES_BYTES_MAX = 64 * MIB
 """Limits on the notes together. Above them the oldest are forgotten early, and a retry is applied again."""
+FREE_PART = 16
+"""Part of the free space (1/16) that an intake uses before it counts the waiting webhooks again.
 
-
+Other intakes use it too, so each of them may exceed a limit by this part.
+"""
 NO_BODY = msgspec.Raw(b"null")
 
 
@@ -62,9 +55,12 @@ class Inbox:
     """The directory of webhooks. Blocking."""
 
     def __init__(self, data_dir: Path, files: Files = DISK) -> None:
-        self._directory = data_dir / "webhooks"
-        self._applied = self._directory / "applied"
+        self._waiting = RecordDirectory(data_dir / "webhooks", files)
+        self._applied = RecordDirectory(self._waiting.path / "applied", files)
         self._files = files
+        self._free_count = self._free_bytes = 0
+        """Webhooks and bytes that `keep` may store before it counts the waiting webhooks again."""
+        self._counted_limits: Limits | None = None
         self.unreadable_count = 0
         """Files of waiting webhooks that the disk could not read at the last listing."""
 
@@ -76,53 +72,54 @@ class Inbox:
         Raises `InboxFull` or `OSError`; then it must not be acknowledged.
         """
         # Each by itself, so that both are private.
-        for directory in (self._directory, self._applied):
-            make_directories(directory, self._files)
-        path, note_path = self._path_of(webhook), self._note_path_of(webhook)
-        is_waiting = self._is_readable(path)
-        if is_waiting or self._files.size_bytes(note_path) is not None:
+        for directory in (self._waiting, self._applied):
+            directory.make()
+        key = webhook.key
+        is_waiting = self._is_readable(key)
+        if is_waiting or self._applied.size_bytes(key) is not None:
             # The process that wrote it may not have synced its name yet.
-            self._files.sync_directory((path if is_waiting else note_path).parent)
+            (self._waiting if is_waiting else self._applied).sync()
             return False
         content = msgspec.json.encode(webhook)
-        self._require_room(len(content), limits)
-        self._write(path, content)
+        self._use_space(len(content), limits)
+        self._waiting.write(key, content)
         return True
 
-    def _is_readable(self, path: Path) -> bool:
+    def _is_readable(self, key: str) -> bool:
         """Return whether a webhook can be read back. One that cannot is stored again."""
         with suppress(OSError):
-            return bool(self._files.read_head(path, 1))
+            return bool(self._files.read_head(self._waiting.path_of(key), 1))
         return False
 
-    def _require_room(self, more_bytes: int, limits: Limits) -> None:
-        sizes = [size for path in self._paths() if (size := self._files.size_bytes(path)) is not None]
-        if len(sizes) >= limits.waiting_max:
-            raise InboxFull(f"{len(sizes)} webhooks wait to be applied; the limit is {limits.waiting_max}")
-        if sum(sizes) + more_bytes > limits.waiting_bytes_max:
-            waiting, limit = size_text(sum(sizes)), size_text(limits.waiting_bytes_max)
-            raise InboxFull(f"{waiting} of webhooks wait to be applied; the limit is {limit}")
+    def _use_space(self, more_bytes: int, limits: Limits) -> None:
+        """Reserve space for a webhook. Raises `InboxFull`."""
+        self._free_count -= 1
+        self._free_bytes -= more_bytes
+        if self._free_count < 0 or self._free_bytes < 0 or limits != self._counted_limits:
+            self._free_count = self._free_bytes = 0
+            count, size_bytes = self._counted(more_bytes, limits)
+            self._free_count = (limits.waiting_max - count - 1) // FREE_PART
+            self._free_bytes = (limits.waiting_bytes_max - size_bytes - more_bytes) // FREE_PART
+            self._counted_limits = limits
 
-    def _write(self, path: Path, content: bytes) -> None:
-        # A name of its own: with a shared one, two intakes that write the same webhook would rename each
-        # other's incomplete drafts.
-        draft = path.with_name(f".{path.stem}.{secrets.token_hex(8)}.tmp")
-        write_new(self._files, draft, content)
-        try:
-            self._files.rename(draft, path)
-        except OSError:
-            with suppress(OSError):
-                self._files.unlink(draft)
-            raise
-        # The name survives a power failure only after this sync.
-        self._files.sync_directory(self._directory)
+    def _counted(self, more_bytes: int, limits: Limits) -> tuple[int, int]:
+        """Return number and size of the waiting webhooks. Raises `InboxFull` if there is no space."""
+        keys = self._waiting.all_keys()
+        if len(keys) >= limits.waiting_max:
+            raise InboxFull(f"{len(keys)} webhooks wait to be applied; the limit is {limits.waiting_max}")
+        # The store process may have deleted some of them.
+        size_bytes = sum(self._waiting.size_bytes(key) or 0 for key in keys)
+        if size_bytes + more_bytes > limits.waiting_bytes_max:
+            waiting, limit = size_text(size_bytes), size_text(limits.waiting_bytes_max)
+            raise InboxFull(f"{waiting} of webhooks wait to be applied; the limit is {limit}")
+        return len(keys), size_bytes
 
     # Called by the store process.
 
     def tidy(self) -> None:
         """Delete the drafts of killed processes. An intake that is writing one now answers 503."""
-        for directory in (self._directory, self._applied):
-            delete_drafts(directory, self._files)
+        for directory in (self._waiting, self._applied):
+            directory.delete_drafts()
 
     def waiting(self) -> list[Webhook]:
         """Return the webhooks to apply, in the order of their creation. Damaged files are renamed.
@@ -130,11 +127,12 @@ class Inbox:
         A file that the disk cannot read is reported, counted, and read again the next time.
         """
         webhooks, self.unreadable_count = list[Webhook](), 0
-        for path in self._paths():
+        for key in self._waiting.all_keys():
             try:
-                webhooks += self._read(path)
+                webhooks += self._read(key)
             except OSError as error:
                 self.unreadable_count += 1
+                path = self._waiting.path_of(key)
                 limited.error(
                     f"file: {path}",
                     "webhook cannot be read; it is tried again",
@@ -145,20 +143,20 @@ class Inbox:
 
     def is_applied(self, webhook: Webhook) -> bool:
         """Return whether a durable note says that the webhook was applied before."""
-        if self._files.size_bytes(self._note_path_of(webhook)) is None:
+        if self._applied.size_bytes(webhook.key) is None:
             return False
         # A note whose directory was not synced must not replace the webhook's file.
-        self._files.sync_directory(self._applied)
+        self._applied.sync()
         return True
 
     def note(self, note: Note, webhook: Webhook) -> None:
         """Record durably that a webhook was applied."""
-        write_durably(self._note_path_of(webhook), msgspec.json.encode(note), files=self._files)
+        self._applied.write(webhook.key, msgspec.json.encode(note))
 
     def discard(self, webhook: Webhook) -> None:
         """Delete the file of an applied webhook."""
         # Not synced: a file that comes back after a power failure has a note.
-        unlink_if_exists(self._path_of(webhook), self._files)
+        self._waiting.delete(webhook.key)
 
     def notes(self) -> list[Note]:
         """Return all notes, newest receipt first. Unreadable ones are left out."""
@@ -176,50 +174,31 @@ class Inbox:
         )
         left, left_bytes = len(oldest_first), sum(size_bytes for _, _, size_bytes in oldest_first)
         forgotten = 0
-        for path, note, size_bytes in oldest_first:
+        for key, note, size_bytes in oldest_first:
             is_old = note is None or note.received_at_ms < before_ms
             if not is_old and left <= NOTES_MAX and left_bytes <= NOTES_BYTES_MAX:
                 break
-            with reported("note about a webhook cannot be deleted", path):
-                unlink_if_exists(path, self._files)
+            with reported("note about a webhook cannot be deleted", self._applied.path_of(key)):
+                self._applied.delete(key)
                 left, left_bytes, forgotten = left - 1, left_bytes - size_bytes, forgotten + 1
         return forgotten
 
-    def _read(self, path: Path) -> Sequence[Webhook]:
+    def _read(self, key: str) -> Sequence[Webhook]:
         """Read a waiting webhook. Returns none if its file is damaged, which a crash cannot cause."""
         try:
-            return [msgspec.json.decode(self._files.read(path), type=Webhook)]
+            return [msgspec.json.decode(self._waiting.read(key), type=Webhook)]
         except (ValueError, RecursionError):
+            path = self._waiting.path_of(key)
             limited.error("webhook_damaged", "webhook is damaged and cannot be applied", path=str(path))
             self._files.rename(path, path.with_suffix(DAMAGED_SUFFIX))
             return []
 
-    def _read_notes(self) -> Iterator[tuple[Path, Note | None, int]]:
-        for path in _json_files(self._applied, self._files):
+    def _read_notes(self) -> Iterator[tuple[str, Note | None, int]]:
+        for key in self._applied.all_keys():
             # Without its content, the file still recognises its webhook by its name.
-            with reported("note about a webhook cannot be read", path):
-                yield self._read_note(path)
-
-    def _read_note(self, path: Path) -> tuple[Path, Note | None, int]:
-        content = self._files.read(path)
-        try:
-            return path, msgspec.json.decode(content, type=Note), len(content)
-        except ValueError:
-            return path, None, len(content)
-
-    def _paths(self) -> list[Path]:
-        return _json_files(self._directory, self._files)
-
-    def _path_of(self, webhook: Webhook) -> Path:
-        return self._directory / f"{webhook.key}{SUFFIX}"
-
-    def _note_path_of(self, webhook: Webhook) -> Path:
-        return self._applied / f"{webhook.key}{SUFFIX}"
-
-
-def _json_files(directory: Path, files: Files) -> list[Path]:
-    """Return the files of a directory; none if it does not exist."""
-    if files.size_bytes(directory) is None:
-        return []
-    names = files.names(directory)
-    return [directory / name for name in names if name.endswith(SUFFIX) and not name.startswith(".")]
+            with reported("note about a webhook cannot be read", self._applied.path_of(key)):
+                content = self._applied.read(key)
+                note = None
+                with suppress(ValueError):
+                    note = msgspec.json.decode(content, type=Note)
+                yield key, note, len(content)

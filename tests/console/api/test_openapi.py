@@ -29,8 +29,7 @@ from receiver.console.queries.raw_sql.statement import parse_sql
 from receiver.console.queries.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from receiver.errors import Refused
 from receiver.http.protocol import PROBLEM
-from receiver.platform.api.installations import PlatformRoutes
-from receiver.platform.api.projects import ProjectRoutes
+from receiver.platform.api import InstallationRoutes, ProjectRoutes
 from receiver.platform.explain.explainer import Explainer
 from receiver.platform.explain.routes import ExplainRoutes
 from receiver.platform.installations.installations import Installations
@@ -46,7 +45,7 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        platform = PlatformRoutes(Installations(directory / "platform"), pool)
+        platform = InstallationRoutes(Installations(directory / "platform"), pool)
         projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
         explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
         application = api.application(dead_letters, rollup, platform, projects, explain)

@@ -12,8 +12,7 @@ import pytest
 
 from receiver.console.api.source import Answer
 from receiver.console.ui.choices import Choices
-from receiver.platform.installations.projects import Projects
-from receiver.platform.installations.retention import removed_projects
+from receiver.platform.installations.projects import Projects, removed_projects
 from receiver.settings import Access, User
 from tests.console.ui.conftest import StartSite
 from tests.console.ui.test_choices import Deployments, row, view
@@ -86,7 +85,7 @@ async def test_operator_keeps_the_spans_of_a_removed_project_by_the_form(
     assert "kept by an operator" in await page(client, VIEWER)
     found = await listed(client)
     assert [name for name, project in found.items() if project["is_kept"]] == [project_id]
-    projects = Projects(projects._files._directory.parent)  # noqa: SLF001 - read again
+    projects = Projects(projects._directory.path.parent)  # noqa: SLF001 - read again
     assert [project.id for project in projects.all() if project.is_revoked] == [project_id]
 
 

@@ -49,7 +49,7 @@ def client_of(platform: RunningEmulator) -> PlatformClient:
     client = PlatformClient(
         facts["base_url"], facts["token"], team=facts["team_id"], is_team_installation=True
     )
-    client._caller._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
+    client._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
     return client
 
 

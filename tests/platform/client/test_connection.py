@@ -12,10 +12,9 @@ import pytest
 
 from receiver.platform.client import errors, http_calls, retries
 from receiver.platform.client.answers import ERROR_BYTES_MAX
-from receiver.platform.client.connection import PlatformClient
+from receiver.platform.client.connection import NEEDED, SCOPES, PlatformClient, missing_scopes
 from receiver.platform.client.events import EventQuery, events
 from receiver.platform.client.microfrontends import update_group
-from receiver.platform.client.scopes import NEEDED, SCOPES, missing_scopes
 from tests.support.cases import each_case
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
@@ -30,7 +29,7 @@ async def no_sleep(_delay_s: float) -> None:
 
 def client_of(server: PlatformServer, **options: Any) -> PlatformClient:  # noqa: ANN401 - any option
     client = PlatformClient(server.url, TOKEN, **{"team": "team_1", "timeout_s": 5.0, **options})
-    client._caller._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
+    client._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
     return client
 
 

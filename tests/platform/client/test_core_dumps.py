@@ -13,7 +13,7 @@ def test_process_that_has_a_token_dumps_no_core(token: str, expected: bytes) -> 
     source = (
         "import ctypes\n"
         "from receiver.platform.client.http_calls import HttpCaller\n"
-        "from receiver.platform.client.remotes import PLATFORM\n"
+        "from receiver.platform.client.answers import PLATFORM\n"
         f"HttpCaller(PLATFORM, 'https://platform.example', {token!r})\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )

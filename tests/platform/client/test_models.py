@@ -51,7 +51,7 @@ async def test_p61_answer_without_models_is_an_error(body: Any) -> None:  # noqa
 
 async def test_p61_list_of_models_is_read_again_after_a_failure() -> None:
     async with platform_server(Answer({}, 503)) as server, gateway_of(server) as gateway:
-        gateway._caller._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
+        gateway._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
         with pytest.raises(errors.ServerFailed):
             await gateway.models()
 

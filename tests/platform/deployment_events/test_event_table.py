@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import DEPLOYMENT_EVENTS, Store
 from receiver.errors import StoreTrouble
-from receiver.platform.deployment_events.event_row import Event, created_ms, event_id, row_of
-from receiver.platform.deployment_events.event_table import INSERTS_MAX, ROWS_MAX, store_events
+from receiver.platform.deployment_events.event_table import (
+    INSERTS_MAX,
+    ROWS_MAX,
+    Event,
+    created_ms,
+    event_id,
+    row_of,
+    store_events,
+)
 from tests.support import engines
 from tests.support.deployment_events import NOW_MS, build_line, request_event, state_event
 

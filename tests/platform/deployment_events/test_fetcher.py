@@ -24,9 +24,11 @@ from receiver.platform.deployment_events.fetcher import (
     FETCHES_MAX,
     FRESH_S,
     NOT_OF_PROJECTS,
+    PAUSE_FIRST_S,
+    PAUSE_S_MAX,
     EventFetcher,
+    Pause,
 )
-from receiver.platform.deployment_events.pause import FIRST_S, LONGEST_S, Pause
 from receiver.settings import Platform
 from tests.support import engines
 from tests.support.deployment_events import (
@@ -304,7 +306,7 @@ async def test_disabled_configuration_stops_all_calls_but_for_one_try(
             assert (await fetcher.refresh(f"{deployment}{number}", PATIENT_S)) == state
         assert len(platform.queries) == 1
 
-        clock.now_s += FIRST_S
+        clock.now_s += PAUSE_FIRST_S
         platform.refusal = None
         assert (await fetcher.refresh(deployment, PATIENT_S)).status == "fetched"
         assert (await fetcher.refresh(f"{deployment}9", PATIENT_S)).status == "fetched"
@@ -321,8 +323,8 @@ def test_pause_allows_one_try_at_growing_intervals() -> None:
             tries.append(clock.now_s - 1_000)
             pause.begin("disabled")
     assert [later - earlier for earlier, later in zip([0, *tries], tries, strict=False)] == [
-        *(FIRST_S * 2**number for number in range(6)),
-        *([LONGEST_S] * (len(tries) - 6)),
+        *(PAUSE_FIRST_S * 2**number for number in range(6)),
+        *([PAUSE_S_MAX] * (len(tries) - 6)),
     ]
     pause.end()
     assert pause.may_call()
@@ -334,7 +336,7 @@ def test_calls_that_fail_together_begin_one_pause() -> None:
     pause = Pause(clock)
     for _ in range(4):
         pause.begin("disabled")
-    clock.now_s += FIRST_S
+    clock.now_s += PAUSE_FIRST_S
     assert pause.may_call()
 
 

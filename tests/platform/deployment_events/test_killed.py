@@ -10,7 +10,7 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from receiver.platform.deployment_events.event_row import event_id
+from receiver.platform.deployment_events.event_table import event_id
 from tests.platform.deployment_events.store_forever import fetched
 
 ROOT = Path(__file__).parents[3]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.platform.explain.prices import ANSWER_CHARACTERS_MAX
 from receiver.platform.explain.redaction import counted_marks
+from receiver.platform.explain.request import ANSWER_CHARACTERS_MAX
 from receiver.settings import User
 from tests.platform.explain.conftest import (
     API_KEY,

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from receiver.platform.explain import conversation, explainer
 from receiver.platform.explain.conversation import CALLS_MAX, NO_MORE_CALLS, ROUNDS_MAX
-from receiver.platform.explain.prices import ANSWER_CHARACTERS_MAX
+from receiver.platform.explain.request import ANSWER_CHARACTERS_MAX
 from receiver.platform.explain.routes import while_connected
 from tests.platform.explain.conftest import (
     API_KEY,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.platform.explain.redaction import Redactor, counted_marks, mark
-from receiver.platform.explain.secrets import rule_of_text
+from receiver.platform.explain.redaction import Redactor, counted_marks, mark, rule_of_text
 from receiver.settings import Explain
 from tests.platform.explain.secret_corpus import SECRET_KEYS, harmless, secrets, tokens
 from tests.support.cases import each_case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from itertools import permutations
 from pathlib import Path
@@ -10,31 +11,23 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from receiver.platform.installations import deployments as deployments_module
-from receiver.platform.installations.deployments import Deployments
-from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.projects import Projects
-from receiver.platform.webhooks.applying import Applier
-from receiver.platform.webhooks.changes import apply
+from receiver.platform.installations import projects as projects_module
+from receiver.platform.installations.platform_records import PlatformRecords, records_in
+from receiver.platform.installations.projects import Deployments, Projects
+from receiver.platform.webhooks.changes import Applier, apply
 from receiver.platform.webhooks.inbox import Inbox
 from receiver.platform.webhooks.webhook import FUTURE_MS_MAX, Webhook, parse
 from tests.support.installations import T0_S, TOKEN, installation
 from tests.support.memory_disk import Killed, MemoryDisk
-from tests.support.webhooks import NOW_MS, SETTINGS, RecordsDouble, document
+from tests.support.webhooks import NOW_MS, SETTINGS, document
 
 CREATED, REMOVED = "project.created", "project.removed"
 ENDED = "integration-configuration.removed"
 CONFIRMED = "integration-configuration.scope-change-confirmed"
 
 
-class RealRecords:
-    """Records on a disk."""
-
-    def __init__(self, disk: MemoryDisk) -> None:
-        directory = Path("/data/platform")
-        self.projects = Projects(directory, disk)
-        self.deployments = Deployments(directory, disk)
-        self.installations = Installations(directory, files=disk)
+def records_on(disk: MemoryDisk) -> PlatformRecords:
+    return records_in(Path("/data/platform"), files=disk)
 
 
 @pytest.fixture
@@ -49,14 +42,14 @@ def webhook(kind: str, payload: object, webhook_id: str = "wh_1", created_at_ms:
     return parse(document(webhook_id, kind, payload, created_at_ms), NOW_MS)
 
 
-def apply_waiting(disk: MemoryDisk) -> RealRecords:
+def apply_waiting(disk: MemoryDisk) -> PlatformRecords:
     """Start a process that applies what waits."""
-    records = RealRecords(disk)
+    records = records_on(disk)
     Applier(Inbox(Path("/data"), disk), records, lambda: NOW_MS / 1_000).apply_waiting()
     return records
 
 
-def apply_all(disk: MemoryDisk, *webhooks: Webhook) -> RealRecords:
+def apply_all(disk: MemoryDisk, *webhooks: Webhook) -> PlatformRecords:
     """Deliver and apply one webhook after another."""
     for each in webhooks:
         Inbox(Path("/data"), disk).keep(each, SETTINGS)
@@ -97,17 +90,15 @@ def test_deployment_has_the_project_of_its_newest_webhook_in_any_order(disk: Mem
         for number, project in enumerate(("prj_1", "prj_2", "prj_1"))
     ]
     for order in permutations(webhooks):
-        deployments = Deployments(Path(f"/data/{uuid4().hex}"), disk)
-        records = RealRecords(disk)
-        records.deployments = deployments
+        records = records_in(Path(f"/data/{uuid4().hex}"), files=disk)
         for each in order:
             apply(each, records)
-        assert deployments.project("dpl_1") == "prj_1"
+        assert records.deployments.project("dpl_1") == "prj_1"
 
 
 @pytest.mark.parametrize("payload", [{"deploymentId": "dpl_1"}, {"id": "dpl_1", "projectId": "prj_1"}])
 def test_webhook_without_a_deployment_or_a_project_assigns_nothing(disk: MemoryDisk, payload: object) -> None:
-    records = RealRecords(disk)
+    records = records_on(disk)
 
     assert apply(webhook("deployment.created", payload), records) == "unknown"
 
@@ -115,7 +106,7 @@ def test_webhook_without_a_deployment_or_a_project_assigns_nothing(disk: MemoryD
 def test_oldest_deployment_is_deleted_above_the_limit(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments_module, "DEPLOYMENTS_MAX", 2)
+    monkeypatch.setattr(projects_module, "DEPLOYMENTS_MAX", 2)
     deployments = Deployments(Path("/data/platform"), disk)
     for number in (2, 1, 3):
         deployments.assign(f"dpl_{number}", "prj_1", number)
@@ -141,7 +132,7 @@ def test_p50_project_removed_starts_a_clock_that_can_be_revoked(disk: MemoryDisk
 
 
 def test_p50_removed_installation_loses_its_token_and_keeps_its_record(disk: MemoryDisk) -> None:
-    records = RealRecords(disk)
+    records = records_on(disk)
     records.installations.add(installation("icfg_a"), TOKEN)
     records.installations.add(installation("icfg_b"), TOKEN)
     at_ms = int(T0_S * 1_000) + 5_000
@@ -155,7 +146,7 @@ def test_p50_removed_installation_loses_its_token_and_keeps_its_record(disk: Mem
 
 
 def test_p34_confirmed_scopes_replace_the_granted_ones(disk: MemoryDisk) -> None:
-    records = RealRecords(disk)
+    records = records_on(disk)
     records.installations.add(installation("icfg_a", scopes=("project",)), TOKEN)
 
     listed = {"configuration": {"id": "icfg_a", "scopes": ["project", "deployment", 7]}}
@@ -166,12 +157,15 @@ def test_p34_confirmed_scopes_replace_the_granted_ones(disk: MemoryDisk) -> None
     assert found.scopes == ("deployment", "project")
 
 
-def test_p34_confirmation_without_a_list_unblocks_the_features() -> None:
-    records = RecordsDouble()
+def test_p34_confirmation_without_a_list_unblocks_the_features(disk: MemoryDisk) -> None:
+    records = records_on(disk)
+    records.installations.add(installation("icfg_a", scopes=("project",)), TOKEN)
 
-    outcome = apply(webhook(CONFIRMED, {"configuration": {"id": "icfg_a"}}), records)
+    assert apply(webhook(CONFIRMED, {"configuration": {"id": "icfg_a"}}), records) == "applied"
 
-    assert (outcome, records.scopes) == ("applied", [("icfg_a", None)])
+    found = records.installations.find("icfg_a")
+    assert found is not None
+    assert found.scopes is None
 
 
 EVENTS = (
@@ -191,7 +185,7 @@ def test_p51_confirmations_in_any_order_leave_the_newest_scopes() -> None:
     for order in permutations((confirmed(1, "team"), confirmed(2, "user"), confirmed(3, "project"))):
         disk = MemoryDisk()
         disk.make_directory(Path("/data"))
-        records = RealRecords(disk)
+        records = records_on(disk)
         records.installations.add(installation("icfg_a"), TOKEN)
 
         for each in order:
@@ -245,11 +239,11 @@ def test_change_is_durable_before_its_webhook_is_forgotten() -> None:
         {"id": "prj_1", "name": "shop", "team": {"id": "team_1"}},
     ],
 )
-def test_p51_project_is_found_in_payloads_of_other_forms(payload: object) -> None:
-    records = RecordsDouble()
+def test_p51_project_is_found_in_payloads_of_other_forms(disk: MemoryDisk, payload: object) -> None:
+    records = records_on(disk)
 
     assert apply(webhook(CREATED, payload), records) == "applied"
-    assert [named[:2] for named in records.named] == [("prj_1", "shop")]
+    assert [(project.id, project.name) for project in records.projects.all()] == [("prj_1", "shop")]
 
 
 @pytest.mark.parametrize(
@@ -261,11 +255,11 @@ def test_p51_project_is_found_in_payloads_of_other_forms(payload: object) -> Non
         {"integration": {"of": [{"what": "icfg_a"}, "icfg_a"]}},
     ],
 )
-def test_p51_installation_is_found_by_the_stated_form_of_its_id(payload: object) -> None:
-    records = RecordsDouble()
+def test_p51_installation_is_found_by_the_stated_form_of_its_id(disk: MemoryDisk, payload: object) -> None:
+    records = records_on(disk)
 
     assert apply(webhook(ENDED, payload), records) == "applied"
-    assert [state[:2] for state in records.states] == [("icfg_a", "removed")]
+    assert [(each.id, each.state) for each in records.installations.all()] == [("icfg_a", "removed")]
 
 
 @pytest.mark.parametrize(
@@ -284,8 +278,7 @@ def test_p51_installation_is_found_by_the_stated_form_of_its_id(payload: object)
 def test_webhook_that_names_no_known_object_is_kept_as_unknown(
     disk: MemoryDisk, kind: str, payload: object
 ) -> None:
-    records = RecordsDouble()
-    inbox = Inbox(Path("/data"), disk)
+    records, inbox = records_on(disk), Inbox(Path("/data"), disk)
     sent = webhook(kind, payload)
     inbox.keep(sent, SETTINGS)
     applier = Applier(inbox, records, lambda: NOW_MS / 1_000)
@@ -294,33 +287,35 @@ def test_webhook_that_names_no_known_object_is_kept_as_unknown(
 
     assert applier.outcomes == {"unknown": 1}
     assert [(note.outcome, bytes(note.body)) for note in inbox.notes()] == [("unknown", bytes(sent.body))]
-    assert records.named + records.removed_projects + records.states + records.scopes == []
+    assert records.projects.all() == []
+    assert records.installations.all() == []
 
 
-def test_p51_id_of_a_webhook_without_a_payload_is_not_taken_for_that_of_a_project() -> None:
+def test_p51_id_of_a_webhook_without_a_payload_is_not_taken_for_that_of_a_project(
+    disk: MemoryDisk,
+) -> None:
     flat = {"id": "evt_1", "type": REMOVED, "createdAt": NOW_MS}
-    records = RecordsDouble()
+    records = records_on(disk)
 
     assert apply(parse(json.dumps(flat).encode(), NOW_MS), records) == "unknown"
     assert apply(parse(json.dumps({**flat, "projectId": "prj_1"}).encode(), NOW_MS), records) == "applied"
-    assert [project_id for project_id, _ in records.removed_projects] == ["prj_1"]
+    assert [project.id for project in records.projects.all() if project.is_removed] == ["prj_1"]
 
 
 def test_webhook_whose_record_cannot_be_written_is_tried_again_and_delays_no_other(
     disk: MemoryDisk,
 ) -> None:
-    records = RecordsDouble()
-    records.trouble.append(OSError(28, "No space left on device"))
-    inbox = Inbox(Path("/data"), disk)
+    records, inbox = records_on(disk), Inbox(Path("/data"), disk)
     for name in ("prj_1", "prj_2"):
         inbox.keep(webhook(CREATED, {"project": {"id": name}}, name), SETTINGS)
     applier = Applier(inbox, records, lambda: NOW_MS / 1_000)
 
+    disk.fail("write", code=errno.ENOSPC)
     applier.apply_waiting()
-    assert (len(records.named), applier.waiting_count) == (1, 1)
+    assert (len(records.projects.all()), applier.waiting_count) == (1, 1)
     applier.apply_waiting()
 
-    assert sorted(named[0] for named in records.named) == ["prj_1", "prj_2"]
+    assert [project.id for project in records.projects.all()] == ["prj_1", "prj_2"]
     assert (applier.waiting_count, inbox.waiting()) == (0, [])
 
 

@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from receiver.platform.installations.deployments import Deployments
 from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.lifecycle import LifeCycle
-from receiver.platform.installations.probe import probe
+from receiver.platform.installations.lifecycle import LifeCycle, probe
+from receiver.platform.installations.platform_records import records_in
 from receiver.platform.installations.projects import Projects
 from receiver.platform.installations.records import Installation, StateChange
-from receiver.platform.webhooks.applying import Applier
+from receiver.platform.webhooks.changes import Applier
 from receiver.platform.webhooks.inbox import Inbox
 from receiver.settings import Platform, Webhook
 from tests.support.emulator import RunningEmulator, emulator
@@ -80,17 +79,19 @@ async def connected(directory: Path, **settings: Any) -> AsyncIterator[Connected
             made = await platform.install(webhook_url=url, scopes=["deployment:read"])
             _, answer = await platform.exchange(made["code"])
             clock = [0.0]
-            records = Projects(data / "platform"), Installations(data / "platform")
+            records = records_in(data / "platform")
             changes = (StateChange("active", time.time()),)
             team = answer["team_id"]
-            records[1].add(Installation(id=made["id"], team_id=team, changes=changes), answer["access_token"])
+            installation = Installation(id=made["id"], team_id=team, changes=changes)
+            records.installations.add(installation, answer["access_token"])
             yield Connected(
                 platform,
                 intake,
-                *records,
-                Applier(Inbox(data), _All(*records, Deployments(data / "platform")), time.time),
+                records.projects,
+                records.installations,
+                Applier(Inbox(data), records, time.time),
                 LifeCycle(
-                    records[1],
+                    records.installations,
                     partial(probe, Platform(base_url=platform.facts["base_url"])),
                     now_s=lambda: time.time() + clock[0],
                     monotonic_s=lambda: time.monotonic() + clock[0],
@@ -99,13 +100,6 @@ async def connected(directory: Path, **settings: Any) -> AsyncIterator[Connected
                 answer["access_token"],
                 clock,
             )
-
-
-@dataclass
-class _All:
-    projects: Projects
-    installations: Installations
-    deployments: Deployments
 
 
 @pytest.mark.parametrize("shape", SHAPES)

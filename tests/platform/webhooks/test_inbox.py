@@ -16,24 +16,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.durable.files import Files, drafts_in
-from receiver.errors import InboxFull
-from receiver.platform.installations.deployments import Deployments
-from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.platform_records import PlatformRecords
-from receiver.platform.installations.projects import Projects
-from receiver.platform.webhooks import inbox as inbox_module
-from receiver.platform.webhooks.applying import Applier
-from receiver.platform.webhooks.inbox import Inbox, Note
+from receiver.platform.installations.platform_records import PlatformRecords, records_in
+from receiver.platform.installations.record_files import RecordDirectory
+from receiver.platform.webhooks.changes import Applier
+from receiver.platform.webhooks.inbox import Inbox
 from receiver.platform.webhooks.webhook import parse
 from receiver.settings import Webhook as Limits
 from tests.support.faulty_disk import UNAFFECTED_CALLS
 from tests.support.installations import TOKEN, installation
 from tests.support.memory_disk import Killed, MemoryDisk
-from tests.support.webhooks import NOW_MS, RecordsDouble, document
+from tests.support.webhooks import NOW_MS, document
 
 DATA = Path("/data")
 DAY_MS = 86_400_000
-CALLS_MAX = 60
+CALLS_MAX = 90
 """More calls than the sequence makes."""
 
 
@@ -49,14 +45,18 @@ def keep(inbox: Inbox, webhook_id: str, kind: str = "unknown.type", limits: Limi
     return inbox.keep(parse(document(webhook_id, kind, payload), NOW_MS), limits or Limits())
 
 
-def new_applier(disk: MemoryDisk, records: RecordsDouble, now_s: float = NOW_MS / 1_000) -> Applier:
-    return Applier(Inbox(DATA, disk), records, lambda: now_s)
+def records_on(disk: Files) -> PlatformRecords:
+    return records_in(DATA / "platform", files=disk)
 
 
-def use(disk: MemoryDisk, acknowledged: set[str], records: RecordsDouble, kind: str) -> None:
+def new_applier(disk: MemoryDisk, now_s: float = NOW_MS / 1_000) -> Applier:
+    return Applier(Inbox(DATA, disk), records_on(disk), lambda: now_s)
+
+
+def use(disk: MemoryDisk, acknowledged: set[str], kind: str) -> None:
     """Let two intakes and a store process handle webhooks, some of which are sent again."""
     inbox, other = Inbox(DATA, disk), Inbox(DATA, disk)
-    applier = new_applier(disk, records)
+    applier = new_applier(disk)
     for intake, webhook_id in ((inbox, "a"), (other, "a"), (inbox, "b")):
         keep(intake, webhook_id, kind)
         acknowledged.add(webhook_id)
@@ -67,11 +67,11 @@ def use(disk: MemoryDisk, acknowledged: set[str], records: RecordsDouble, kind: 
     applier.apply_waiting()
 
 
-def known_after(disk: MemoryDisk, records: RecordsDouble) -> set[str]:
+def known_after(disk: MemoryDisk) -> set[str]:
     """Return the webhooks that the next process applies or has a note about."""
     inbox = Inbox(DATA, disk)
     inbox.tidy()
-    new_applier(disk, records).apply_waiting()
+    new_applier(disk).apply_waiting()
     assert inbox.waiting() == []
     assert drafts_in(DATA / "webhooks", disk) == []
     return {note.id for note in inbox.notes()}
@@ -96,10 +96,10 @@ def test_acknowledged_webhook_survives_a_crash_at_any_call(
     loss: Callable[[MemoryDisk], None],
 ) -> None:
     for count in range(1, CALLS_MAX):
-        disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
+        disk, acknowledged = new_disk(), set[str]()
         disk.fail_nth(count, Killed)
         try:
-            use(disk, acknowledged, records, "unknown.type")
+            use(disk, acknowledged, "unknown.type")
         except Killed:
             loss(disk)
         else:
@@ -107,7 +107,7 @@ def test_acknowledged_webhook_survives_a_crash_at_any_call(
             assert count > 20
             return
 
-        assert acknowledged <= known_after(disk, records)
+        assert acknowledged <= known_after(disk)
     pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
 
 
@@ -116,45 +116,45 @@ def test_acknowledged_webhook_survives_a_crash_at_any_call(
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_acknowledged_webhook_survives_a_disk_error_at_any_call(code: int, *, is_permanent: bool) -> None:
     for count in range(1, CALLS_MAX):
-        disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
+        disk, acknowledged = new_disk(), set[str]()
         disk.fail_nth(count, lambda: OSError(code, os.strerror(code)), is_permanent=is_permanent)
         try:
-            use(disk, acknowledged, records, "unknown.type")
+            use(disk, acknowledged, "unknown.type")
         except OSError:
             assert acknowledged != {"a", "b", "c"} or disk.calls
         if len(disk.calls) < count:
             return
 
         disk.cut_power(lambda _count: 0)
-        assert acknowledged <= known_after(disk, records)
+        assert acknowledged <= known_after(disk)
     pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
 
 
 @pytest.mark.fault("kill -9 at every file operation: the change of a webhook is not lost")
 def test_change_of_an_acknowledged_webhook_survives_a_crash_at_any_call() -> None:
     for count in range(1, CALLS_MAX):
-        disk, acknowledged, records = new_disk(), set[str](), RecordsDouble()
+        disk, acknowledged = new_disk(), set[str]()
         disk.fail_nth(count, Killed)
         try:
-            use(disk, acknowledged, records, "project.created")
+            use(disk, acknowledged, "project.created")
         except Killed:
             disk.cut_power(lambda _count: 0)
         else:
             return
-        new_applier(disk, records).apply_waiting()
+        new_applier(disk).apply_waiting()
 
-        assert acknowledged <= {project_id for project_id, _, _ in records.named}
+        assert acknowledged <= {project.id for project in records_on(disk).projects.all()}
     pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
 
 
 def test_webhook_with_a_known_id_is_acknowledged_without_a_write() -> None:
-    disk, records = new_disk(), RecordsDouble()
+    disk = new_disk()
     inbox = Inbox(DATA, disk)
     assert keep(inbox, "a")
     before = len(disk.calls)
 
     assert not keep(inbox, "a")
-    new_applier(disk, records).apply_waiting()
+    new_applier(disk).apply_waiting()
     after = len(disk.calls)
     assert not keep(inbox, "a")
 
@@ -163,17 +163,17 @@ def test_webhook_with_a_known_id_is_acknowledged_without_a_write() -> None:
 
 
 def test_webhook_kept_again_while_it_is_applied_changes_nothing_twice() -> None:
-    disk, records = new_disk(), RecordsDouble()
-    inbox, applier = Inbox(DATA, disk), new_applier(disk, records)
+    disk = new_disk()
+    inbox, applier = Inbox(DATA, disk), new_applier(disk)
     keep(inbox, "a", "project.created")
     webhook = inbox.waiting()[0]
     applier.apply_waiting()
 
     # An intake that looked before the file was written, and renames its own after it was discarded.
-    inbox._write(inbox._path_of(webhook), msgspec.json.encode(webhook))  # noqa: SLF001
+    RecordDirectory(DATA / "webhooks", disk).write(webhook.key, msgspec.json.encode(webhook))
     applier.apply_waiting()
 
-    assert (len(records.named), applier.outcomes) == (1, {"applied": 1, "duplicate": 1})
+    assert applier.outcomes == {"applied": 1, "duplicate": 1}
     assert inbox.waiting() == []
 
 
@@ -193,73 +193,27 @@ def test_two_intakes_never_rename_the_draft_of_each_other() -> None:
     assert [webhook.id for webhook in Inbox(DATA, disk).waiting()] == ["a"]
 
 
-def test_limits_of_waiting_webhooks_do_not_count_applied_ones() -> None:
-    disk, records = new_disk(), RecordsDouble()
-    inbox, limits = Inbox(DATA, disk), Limits(waiting_max=2)
-    keep(inbox, "a", limits=limits)
-    keep(inbox, "b", limits=limits)
-    with pytest.raises(InboxFull, match="2 webhooks wait to be applied; the limit is 2"):
-        keep(inbox, "c", limits=limits)
-    new_applier(disk, records).apply_waiting()
-
-    assert keep(inbox, "c", limits=limits)
-    with pytest.raises(InboxFull, match="of webhooks wait to be applied; the limit is 1024 bytes"):
-        inbox.keep(parse(document("d" * 200, "x" * 900), NOW_MS), Limits(waiting_bytes_max=1_024))
-
-
 def test_applied_webhook_is_recognised_until_it_is_forgotten() -> None:
-    disk, records = new_disk(), RecordsDouble()
+    disk = new_disk()
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")
-    new_applier(disk, records).apply_waiting()
+    new_applier(disk).apply_waiting()
 
-    new_applier(disk, records, NOW_MS / 1_000 + 604_799).forget_old(604_800)
+    new_applier(disk, NOW_MS / 1_000 + 604_799).forget_old(604_800)
     assert not keep(inbox, "a")
-    new_applier(disk, records, NOW_MS / 1_000 + 604_801).forget_old(604_800)
+    new_applier(disk, NOW_MS / 1_000 + 604_801).forget_old(604_800)
     assert keep(inbox, "a")
 
 
-def note_of(webhook_id: str, received_at_ms: int, body: bytes = b"{}") -> tuple[Note, object]:
-    webhook = parse(document(webhook_id), received_at_ms)
-    return (
-        Note(webhook_id, webhook.type, 0, received_at_ms, received_at_ms, "unknown", msgspec.Raw(body)),
-        webhook,
-    )
-
-
-@pytest.mark.parametrize(
-    ("limit", "value"),
-    [pytest.param("NOTES_MAX", 3, id="number"), pytest.param("NOTES_BYTES_MAX", 500, id="bytes")],
-)
-def test_oldest_notes_above_the_limits_are_forgotten(
-    limit: str, value: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox_module, limit, value)
+def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
     disk = new_disk()
     inbox = Inbox(DATA, disk)
-    keep(inbox, "waiting")
-    for number in range(6):
-        note, webhook = note_of(f"wh_{number}", NOW_MS + number)
-        inbox.note(note, webhook)  # type: ignore[arg-type]  # a webhook
-
-    assert inbox.forget(0) == 3
-    assert [note.id for note in inbox.notes()] == ["wh_5", "wh_4", "wh_3"]
-
-
-def test_default_limits_of_notes() -> None:
-    assert (inbox_module.NOTES_MAX, inbox_module.NOTES_BYTES_MAX) == (20_000, 67_108_864)
-
-
-def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
-    disk, records = new_disk(), RecordsDouble()
-    inbox = Inbox(DATA, disk)
     keep(inbox, "a")
-    path = inbox._paths()[0]  # noqa: SLF001
-    fd = disk.open(path)
+    fd = disk.open(DATA / "webhooks" / f"{inbox.waiting()[0].key}.json")
     disk.truncate(fd, 20)
     keep(inbox, "b")
 
-    new_applier(disk, records).apply_waiting()
+    new_applier(disk).apply_waiting()
 
     assert [note.id for note in inbox.notes()] == ["b"]
     assert [name for name in disk.names(DATA / "webhooks") if name.endswith(".damaged")]
@@ -267,11 +221,11 @@ def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
 
 
 def test_unreadable_note_still_recognises_its_webhook_and_is_forgotten_first() -> None:
-    disk, records = new_disk(), RecordsDouble()
+    disk = new_disk()
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")
-    new_applier(disk, records).apply_waiting()
-    disk.truncate(disk.open(inbox._note_path_of(parse(document("a"), 0))), 3)  # noqa: SLF001
+    new_applier(disk).apply_waiting()
+    disk.truncate(disk.open(DATA / "webhooks/applied" / f"{parse(document('a'), 0).key}.json"), 3)
 
     assert not keep(inbox, "a")
     assert inbox.notes() == []
@@ -281,7 +235,7 @@ def test_unreadable_note_still_recognises_its_webhook_and_is_forgotten_first() -
 def test_files_of_webhooks_are_private(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path)
     inbox.keep(parse(document("a"), NOW_MS), Limits())
-    Applier(inbox, RecordsDouble(), lambda: NOW_MS / 1_000).apply_waiting()
+    Applier(inbox, records_in(tmp_path / "platform"), lambda: NOW_MS / 1_000).apply_waiting()
     inbox.keep(parse(document("b"), NOW_MS), Limits())
 
     found = sorted((tmp_path / "webhooks").rglob("*"))
@@ -291,7 +245,7 @@ def test_files_of_webhooks_are_private(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read_do_not_stop_the_other_webhooks(tmp_path: Path) -> None:
-    inbox, records = Inbox(tmp_path), RecordsDouble()
+    inbox, records = Inbox(tmp_path), records_in(tmp_path / "platform")
     for number in range(5):
         keep(inbox, f"prj_{number}", "project.created")
     directory = tmp_path / "webhooks"
@@ -303,7 +257,7 @@ def test_files_that_cannot_be_read_do_not_stop_the_other_webhooks(tmp_path: Path
         applier.apply_waiting()
         applier.forget_old(-1)
 
-    assert len(records.named) == 5
+    assert len(records.projects.all()) == 5
     assert applier.waiting_count == 2
     assert inbox.notes() == []
     assert {Path(line["path"]).name for line in logged} == {"0.json", "f.json", ".x.tmp"}
@@ -344,13 +298,6 @@ class FailingDisk:
         if is_failing and not self.is_healed:
             raise OSError(self._code, os.strerror(self._code))
         return call(*arguments)
-
-
-def records_on(disk: Files) -> PlatformRecords:
-    platform = DATA / "platform"
-    return PlatformRecords(
-        platform, Installations(platform, files=disk), Projects(platform, disk), Deployments(platform, disk)
-    )
 
 
 @pytest.mark.fault("ENOSPC or EIO at every call of webhooks and records, reads included")

@@ -1,1 +1,0 @@
-"""Routes of the operators' API for the hosting platform."""
