@@ -32,7 +32,7 @@ ROWS = [
 
 
 class Deployments(FakeSource):
-    """Source that counts how often it is asked for the deployments."""
+    """Source that counts the queries of deployments."""
 
     def __init__(self, rows: list[Row] = ROWS, delay_s: float = 0) -> None:
         super().__init__(delay_s)
@@ -50,7 +50,7 @@ def view(source: FakeSource, *projects: str, facts: ReceiverFacts = FACTS, **que
     return View("/errors", query, NOW_S, source, {}, facts=facts, caller=caller)
 
 
-async def test_projects_are_added_up_and_deployments_are_of_the_chosen_project() -> None:
+async def test_spans_of_a_project_are_summed_and_deployments_belong_to_the_chosen_project() -> None:
     offered, source = Choices(), Deployments()
     await offered.load(view(source))
 
@@ -86,7 +86,7 @@ async def test_users_with_other_projects_never_share_a_list() -> None:
     assert len(offered.of(view(Deployments()))["project"]) == 2
 
 
-async def test_list_is_kept_the_longer_the_more_it_costs() -> None:
+async def test_list_is_cached_in_proportion_to_the_time_of_its_query() -> None:
     for seconds, kept_s in ((0.001, choices.KEPT_S_MIN), (2.0, 2.0 * choices.KEPT_PER_COST)):
         times = iter([0.0, seconds, seconds + kept_s - 0.1, seconds + kept_s, seconds + kept_s])
         offered, source = Choices(lambda times=times: next(times)), Deployments()  # type: ignore[misc]
@@ -95,7 +95,7 @@ async def test_list_is_kept_the_longer_the_more_it_costs() -> None:
             assert source.asked == expected
 
 
-async def test_failed_query_leaves_the_list_before() -> None:
+async def test_failed_query_keeps_the_previous_list() -> None:
     times = iter([0.0, 0.0, 100.0])
     offered = Choices(lambda: next(times))
     await offered.load(view(Deployments()))

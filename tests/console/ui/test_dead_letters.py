@@ -80,7 +80,7 @@ async def test_replay_is_done_once_and_its_result_is_shown_after_the_redirect(
     assert workspace.harness.copies == {1: 1, 2: 1, 3: 1}
 
 
-async def test_drop_asks_before_it_deletes(workspace: Workspace, start: StartReceiver) -> None:
+async def test_drop_requires_a_confirmation(workspace: Workspace, start: StartReceiver) -> None:
     client = await start(replayer=workspace.replayer)
 
     asked = await document(await client.get(f"{PATH}?confirm=drop", headers=session(OPERATOR)))
@@ -204,7 +204,7 @@ async def test_markup_in_the_content_stays_text(tmp_path: Path, start: StartRece
     assert all(str(source).startswith("/static/") for source in scripts)
 
 
-def test_oldest_result_is_forgotten_first() -> None:
+def test_oldest_result_is_evicted_first() -> None:
     results = Results()
 
     keys = [results.keep(str(number)) for number in range(RESULTS_MAX + 1)]

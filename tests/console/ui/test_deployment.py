@@ -105,7 +105,7 @@ async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     assert [tag for tag, _ in page.elements].count("path") > 4
 
 
-async def test_deployment_is_compared_with_the_one_before(site: Client) -> None:
+async def test_deployment_is_compared_with_the_previous_one(site: Client) -> None:
     links = (await page_of(site, "/deployment/dpl_2")).links
 
     [link] = [link for link in links if link.startswith("/compare?a=")]
@@ -117,14 +117,14 @@ async def test_deployment_is_compared_with_the_one_before(site: Client) -> None:
     ("kind", "present", "absent"),
     [("build", "line 5", "READY"), ("state", "BUILDING", "line 5"), ("request", "other.example", "line 5")],
 )
-async def test_one_kind_of_events_is_shown_whole(site: Client, kind: str, present: str, absent: str) -> None:
+async def test_all_events_of_one_kind_are_listed(site: Client, kind: str, present: str, absent: str) -> None:
     rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("timekindeventtrace")[2]
 
     assert present in rows
     assert absent not in rows
 
 
-async def test_event_is_shown_with_all_that_the_platform_sent(site: Client) -> None:
+async def test_event_is_shown_with_every_field_that_the_platform_sent(site: Client) -> None:
     page = await page_of(site, "/deployment/dpl_2?kind=request")
     link = next(link for link in page.links if "event=" in link)
 
@@ -134,7 +134,7 @@ async def test_event_is_shown_with_all_that_the_platform_sent(site: Client) -> N
     assert '"proxy": {' in shown.text
 
 
-async def test_deployment_without_anything_says_so(site: Client) -> None:
+async def test_deployment_without_events_and_spans_is_explained(site: Client) -> None:
     text = text_of(await page_of(site, "/deployment/dpl_9", 404))
 
     assert "No event and no span of deployment dpl_9" in text
@@ -208,7 +208,7 @@ def test_lines_around_errors_are_shown_once_and_in_order() -> None:
     assert shown == [2, 3, 4, 5, 6, 7, 8, 17, 18, 19]
 
 
-async def test_list_of_deployments_leads_to_their_pages(site: Client) -> None:
+async def test_list_of_deployments_links_to_their_pages(site: Client) -> None:
     links = (await page_of(site, "/compare")).links
 
     assert any(link.startswith("/deployment/dpl_2?") and TIMES["since"][:10] in link for link in links)

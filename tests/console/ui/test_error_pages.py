@@ -88,7 +88,7 @@ def test_message_is_shown_as_a_sentence(message: str, text: str) -> None:
     assert sentence(message) == text
 
 
-async def test_form_without_a_session_leads_to_the_login(start: StartReceiver) -> None:
+async def test_form_without_a_session_is_redirected_to_the_login(start: StartReceiver) -> None:
     page = await shown(await start(), "POST", "/nothing", 401, Cookie="")
 
     assert "You are not logged in" in page.text

@@ -1,4 +1,4 @@
-"""Layered layout: properties of the layout of any graph."""
+"""Layered layout: properties that hold for every graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODES_MAX = 12
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
-    """Return a number of nodes, and edges between them without loops and without equal edges."""
+    """Return a number of nodes, and distinct edges between them without loops."""
     count = draw(st.integers(1, NODES_MAX))
     node = st.integers(0, count - 1)
     edges = draw(st.lists(st.tuples(node, node).filter(lambda edge: edge[0] != edge[1]), unique=True))
@@ -31,14 +31,14 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
 
 @st.composite
 def acyclic_graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
-    """Return a graph without cycles whose edges follow any order of the nodes, not their numbers."""
+    """Return a graph without cycles whose edges follow a random order of the nodes, not their numbers."""
     count, edges = draw(graphs())
     place_of = draw(st.permutations(range(count)))
     return count, [(a, b) for a, b in edges if place_of[a] < place_of[b]]
 
 
 @given(acyclic_graphs())
-def test_every_edge_of_an_acyclic_graph_leads_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
+def test_every_edge_of_an_acyclic_graph_points_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
     count, edges = graph
 
     found = layout(count, edges)
@@ -48,7 +48,7 @@ def test_every_edge_of_an_acyclic_graph_leads_to_a_later_layer(graph: tuple[int,
 
 
 @given(graphs())
-def test_every_edge_that_is_not_reversed_leads_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
+def test_every_edge_that_is_not_reversed_points_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
     count, edges = graph
 
     found = layout(count, edges)
@@ -105,7 +105,7 @@ def crossings_of(found: Layout, edges: list[Edge]) -> int:
     return sum((a1 - a2) * (b1 - b2) < 0 for a1, b1 in ends for a2, b2 in ends) // 2
 
 
-def test_crossings_that_a_better_order_avoids_are_avoided() -> None:
+def test_avoidable_crossings_are_avoided() -> None:
     # Each caller calls one service, in reverse order.
     edges = [(number, 19 - number) for number in range(10)]
 

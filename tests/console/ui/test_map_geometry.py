@@ -1,4 +1,4 @@
-"""Places of the service map in pixels: everything is inside the view box, and lines meet their boxes."""
+"""Positions of the service map in pixels: everything is inside the view box, and lines meet their boxes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_boxes_and_lines_are_inside_the_view_box(graph: tuple[int, list[Edge]]) 
 
 
 @given(graphs())
-def test_lines_lead_from_the_side_of_a_box_to_the_facing_side_of_the_other(
+def test_lines_connect_the_facing_sides_of_their_boxes(
     graph: tuple[int, list[Edge]],
 ) -> None:
     count, edges = graph

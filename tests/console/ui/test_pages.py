@@ -75,7 +75,7 @@ async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, ur
         assert not (attributes.get("href") or "").startswith("javascript")
 
 
-async def test_every_hostile_text_is_shown_as_it_is(site: Client) -> None:
+async def test_every_hostile_text_is_shown_unchanged(site: Client) -> None:
     page = await page_of(site, f"/trace/{HOSTILE_TRACE}")
 
     for text in HOSTILE:
@@ -173,7 +173,7 @@ async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
     assert "GET /cart" in page.text
 
 
-async def test_search_page_suggests_the_attribute_that_was_meant(site: Client) -> None:
+async def test_search_page_suggests_a_similar_attribute(site: Client) -> None:
     page = await page_of(site, "/search?filter=http.rout%3Dx")
 
     assert "No trace matches" in page.text
@@ -187,7 +187,7 @@ async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) ->
     assert "column 9" in page.text
 
 
-async def test_error_in_a_filter_is_marked_in_the_text_which_can_be_corrected(site: Client) -> None:
+async def test_error_in_a_filter_is_marked_in_a_text_that_can_be_edited(site: Client) -> None:
     answer = await site.get("/search", params={**TIMES, "project": "prj_1", "filter": "status=eror root"})
 
     text = await answer.text()
@@ -236,7 +236,7 @@ async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -
 
 
 class FakeSource:
-    """Source that answers with no row after a delay, or with an error."""
+    """Source that returns no row after a delay, or raises an error."""
 
     def __init__(self, delay_s: float = 0, error: Exception | None = None) -> None:
         self.delay_s = delay_s
@@ -270,7 +270,7 @@ class FakeSource:
 
 
 class AskedSource(FakeSource):
-    """Source that answers with no row, and keeps the parameters of each question."""
+    """Source that returns no row, and records the parameters of each query."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -295,7 +295,7 @@ async def test_project_and_deployment_are_offered_where_they_restrict_the_page(
     assert is_restricted == ("pickers" in {attributes.get("id") for _, attributes in page.elements})
 
 
-async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:
+async def test_frame_of_a_slow_page_is_sent_before_its_content(start_site: StartSite) -> None:
     client = await start_site(FakeSource(delay_s=600))
 
     answer = await client.get("/errors")
@@ -328,7 +328,7 @@ async def test_failed_query_is_explained_in_the_frame(
     assert "secret" not in page.text
 
 
-async def test_static_files_are_kept_for_good_and_need_their_digest(site: Client) -> None:
+async def test_static_files_are_cached_forever_and_require_their_digest(site: Client) -> None:
     page = await page_of(site, "/errors")
     url = next(
         attributes["href"] or ""

@@ -31,7 +31,7 @@ LIMITED = User(name="lim", token="token of lim....", role="operator", projects=(
 
 @pytest.fixture
 def projects(tmp_path: Path) -> Projects:
-    """Return projects that were removed a month ago, yesterday and never."""
+    """Return projects that were removed a month ago and yesterday, and a project that was not removed."""
     projects = Projects(tmp_path / "platform")
     for name, age_days in (("prj_due", 31), ("prj_new", 1), (ODD, 2)):
         projects.created(name, f"name of {name}", NOW_S - 99 * DAY_S)
@@ -102,7 +102,9 @@ async def test_removed_project_is_kept_by_the_api_once_and_again(client: Client)
     ("user", "project_id", "status"),
     [(VIEWER, "prj_due", 403), (LIMITED, "prj_due", 403), (OPERATOR, "prj_1", 404), (OPERATOR, "x", 404)],
 )
-async def test_project_is_not_kept(client: Client, user: User, project_id: str, status: int) -> None:
+async def test_request_to_keep_a_project_is_refused(
+    client: Client, user: User, project_id: str, status: int
+) -> None:
     for url in (f"/api/v1/platform/projects/{project_id}/keep", f"/platform/projects/{project_id}/keep"):
         is_form = not url.startswith("/api")
         body = {"data": {"x": "1"}} if is_form else {"json": {}}
@@ -144,7 +146,7 @@ async def test_p50_name_appears_beside_the_id_in_the_pickers(projects: Projects)
 
 
 class RowsOfAProject(FakeSource):
-    """Source whose answers have one row each, of a project."""
+    """Source whose results have one row, of a project."""
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         seen = {**row("prj_1", "dpl_1", 5), "first_seen": "2027-01-15T07:00:00Z", "errors": 0}

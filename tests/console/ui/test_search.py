@@ -1,4 +1,4 @@
-"""Search page: its numbers are those of its links, and a selection is compared with the rest."""
+"""Search page: its numbers equal those of its links, and a selection is compared with the other spans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.console.ui.test_pages import Document, FakeSource, page_of
 from tests.support.receiver_facts import facts_of
 
 SHOP = "/search?filter=http.route exists project=prj_1"
-"""The spans of the shop, without the hostile ones."""
+"""The spans of the shop, without the hostile spans."""
 
 
 async def spans_of(site: Client, link: str) -> int:
@@ -81,7 +81,7 @@ async def test_values_of_facets_have_the_number_of_spans_that_their_links_select
         assert await spans_of(site, link.replace("&amp;", "&")) == int(count.replace(",", ""))
 
 
-async def test_chosen_value_of_a_facet_leads_back_to_all_spans(site: Client) -> None:
+async def test_link_of_a_chosen_facet_value_removes_it_from_the_filter(site: Client) -> None:
     page = await page_of(site, "/search?filter=service%3Dweb")
 
     back = [
@@ -92,7 +92,7 @@ async def test_chosen_value_of_a_facet_leads_back_to_all_spans(site: Client) -> 
     ]
 
 
-async def test_selection_is_compared_with_the_rest_and_restricts_the_list(site: Client) -> None:
+async def test_selection_is_compared_with_the_other_spans_and_restricts_the_list(site: Client) -> None:
     page = await page_of(site, "/search?filter=service%3Dweb&selection=status%3Derror")
 
     shares = re.search(r"deployment=dpl_2: (\d+) % of it, (\d+) % of the rest", page.text)
@@ -104,13 +104,13 @@ async def test_selection_is_compared_with_the_rest_and_restricts_the_list(site: 
     assert int(listed[1]) == await spans_of(site, f"/search?filter=service%3Dweb+status%3Derror&{times}")
 
 
-async def test_selection_of_every_span_has_no_rest(site: Client) -> None:
+async def test_selection_of_every_span_has_nothing_to_compare_with(site: Client) -> None:
     page = await page_of(site, "/search?filter=service%3Dweb&selection=service%3Dweb")
 
     assert "there is no rest to compare with" in page.text
 
 
-async def test_slowest_spans_are_at_most_a_twentieth(site: Client) -> None:
+async def test_link_to_the_slowest_spans_selects_at_most_a_twentieth(site: Client) -> None:
     text = await (await site.get(SHOP, params=TIMES)).text()
     link = re.search(r'<a href="([^"]+)">the slowest spans</a>', text)
     assert link is not None

@@ -156,7 +156,9 @@ async def test_map_with_too_many_connections_shows_the_busiest_and_says_so(start
     ],
     ids=["edges", "systems", "callers"],
 )
-async def test_map_says_that_more_is_stored_than_it_reads(start_site: StartSite, source: GraphSource) -> None:
+async def test_map_reports_that_the_store_has_more_connections(
+    start_site: StartSite, source: GraphSource
+) -> None:
     page = await map_of(start_site, source)
 
     assert "More connections are stored than a map reads" in page.text
@@ -223,7 +225,7 @@ async def test_lines_show_the_share_of_errors_and_the_direction_by_class(start_s
         "c to a": "edge width2 back",
         "x to a": "edge width5",
     }
-    # At the line, in the sentence and in the table.
+    # On the line, in the sentence and in the table.
     assert page.text.count("✕ 5 %") == 3
 
 
@@ -278,13 +280,13 @@ def test_busiest_calls_are_those_between_the_busiest_nodes() -> None:
     assert busiest(found, none, 4, 3) == found[:3]
 
 
-def test_chosen_service_stays_though_its_neighbours_are_busier() -> None:
+def test_chosen_service_stays_even_if_its_neighbours_have_more_calls() -> None:
     found = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
 
     assert busiest(found, Node("service", "d"), 3, 10) == [found[0], found[3]]
 
 
-def test_neighbours_of_a_cycle_end() -> None:
+def test_neighbours_in_a_cycle_are_followed_once() -> None:
     found = graph(("a", "b", 3), ("b", "a", 2), ("x", "y", 1))
 
     assert around(found, Node("service", "a"), 2) == found[:2]

@@ -1,4 +1,4 @@
-"""Page of SQL statements: the answer as a table or a chart, errors at the editor, links, files and limits."""
+"""Page of SQL statements: the result as a table or a chart, errors at the editor, links, files and limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cells(page: Document, kind: str) -> int:
     return sum(tag == "td" and attributes.get("class") == kind for tag, attributes in page.elements)
 
 
-async def test_answer_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
+async def test_result_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
     page = await shown(
         site,
         "SELECT NULL AS a, '' AS b, 'NULL' AS c, nan AS d, toInt128(18446744073709551616) e, [true] f",
@@ -70,7 +70,7 @@ def test_value_is_shown_by_its_type(kind: str, value: object, cell: Cell) -> Non
     assert cell_of(Column("a", kind), value) == cell
 
 
-async def test_cut_answer_and_cut_value_say_so(site: Client) -> None:
+async def test_cut_result_and_cut_value_are_marked(site: Client) -> None:
     page = await shown(site, WIDE.format(CELL_CHARS_MAX + 1, ROWS_MAX + 1))
     whole = await shown(site, WIDE.format(CELL_CHARS_MAX, ROWS_MAX))
 
@@ -83,7 +83,7 @@ async def test_cut_answer_and_cut_value_say_so(site: Client) -> None:
     assert "Values are cut" not in whole.text
 
 
-async def test_answer_without_a_row_has_its_columns(site: Client) -> None:
+async def test_result_without_rows_has_its_columns(site: Client) -> None:
     page = await shown(site, "SELECT TraceId, Duration FROM otel_traces WHERE ProjectId = 'none'")
 
     assert "no row is in its answer" in page.text
@@ -103,7 +103,7 @@ async def test_hostile_values_and_statements_stay_text(site: Client) -> None:
             assert text.replace("\r\n", "\n") in page.text.replace("\r\n", "\n")
 
 
-async def test_trace_id_leads_to_its_trace(site: Client) -> None:
+async def test_trace_id_links_to_its_trace(site: Client) -> None:
     page = await shown(site, "SELECT TraceId, 'x' FROM otel_traces WHERE startsWith(TraceId, 'ffff') LIMIT 1")
 
     assert f"/trace/{HOSTILE_TRACE}" in page.links
@@ -132,7 +132,7 @@ async def test_wrong_statement_is_explained_at_the_editor_which_keeps_it(
     assert statement in page.text
 
 
-async def test_editor_keeps_the_statement_while_the_store_is_away(
+async def test_editor_keeps_the_statement_while_the_store_is_unavailable(
     start: StartReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A page that takes longer has the status of its frame.
@@ -147,7 +147,7 @@ async def test_editor_keeps_the_statement_while_the_store_is_away(
     assert "SELECT 42" in page.text
 
 
-async def test_form_leads_to_the_url_of_a_statement(site: Client) -> None:
+async def test_form_redirects_to_the_url_of_a_statement(site: Client) -> None:
     answer = await site.post("/sql", data={"q": "SELECT 1 AS `a b`,\r\n 'ü&='"}, allow_redirects=False)
     page = await document(await site.get(answer.headers["Location"]))
 
@@ -156,7 +156,7 @@ async def test_form_leads_to_the_url_of_a_statement(site: Client) -> None:
     assert "1 row in" in page.text
 
 
-async def test_statement_that_is_too_long_for_a_url_is_answered_without_one(site: Client) -> None:
+async def test_statement_that_is_too_long_for_a_url_runs_without_a_redirect(site: Client) -> None:
     short, long = (f"SELECT 1 AS x, 'é{'y' * (LINK_BYTES_MAX - size)}' AS z" for size in (24, 23))
 
     with_url = await site.post("/sql", data={"q": short}, allow_redirects=False)
@@ -191,7 +191,7 @@ async def test_examples_work(site: Client) -> None:
 
     assert {link_of({"q": statement}) for statement in EXAMPLES.values()} <= set(page.links)
     for statement in EXAMPLES.values():
-        # The spans of the tests are of yesterday.
+        # The spans of the tests may be of yesterday.
         text = statement.replace("INTERVAL 1 HOUR", "INTERVAL 3 DAY")
         assert "is in its answer" not in (await shown(site, text)).text
 
@@ -231,7 +231,7 @@ async def test_page_says_how_to_switch_sql_on(site: Client, monkeypatch: pytest.
     assert not [tag for tag, _ in page.elements if tag == "textarea"]
 
 
-async def test_larger_answer_than_a_page_holds_is_refused(
+async def test_result_that_is_too_large_for_a_page_is_refused(
     site: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "SQL_BYTES_MAX", 100)
@@ -305,7 +305,7 @@ TIME = "DateTime64(9, 'UTC')"
         (["String", "Array(UInt64)"], [("a", [1])], "none"),
     ],
 )
-def test_first_column_decides_about_the_chart(
+def test_first_column_selects_the_kind_of_chart(
     kinds: list[str], rows: list[tuple[object, ...]], form: str
 ) -> None:
     chart = result_chart(answer_of(kinds, *rows))

@@ -35,7 +35,7 @@ def row_of(name: str, **more: object) -> Row:
 
 
 class TailSource(FakeSource):
-    """Source that answers with these spans, and keeps the parameters of each question."""
+    """Source that returns these spans, and records the parameters of each query."""
 
     def __init__(self, *rows: Row) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ async def test_page_lists_spans_with_links_to_their_traces(start_site: StartSite
     assert f"/trace/{'a' * 32}" in page.links
 
 
-async def test_page_asks_for_the_present_whatever_times_the_address_has(start_site: StartSite) -> None:
+async def test_page_queries_the_present_even_if_its_url_has_times(start_site: StartSite) -> None:
     source = TailSource()
     client = await start_site(source)
 
@@ -127,7 +127,7 @@ async def test_script_gets_400_for_a_wrong_parameter(site: Client, query: str) -
     assert answer.status == 400
 
 
-async def test_page_without_spans_leads_to_the_connect_page(start_site: StartSite) -> None:
+async def test_page_without_spans_links_to_the_connect_page(start_site: StartSite) -> None:
     client = await start_site(TailSource())
 
     page = Document(await (await client.get("/tail")).text())

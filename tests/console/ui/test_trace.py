@@ -73,10 +73,10 @@ async def test_trace_is_parsed_and_arranged_outside_of_the_event_loop(
     assert current_thread().name not in threads.values()
 
 
-def test_columns_of_a_trace_with_100_000_spans_take_no_quadratic_time() -> None:
+def test_columns_of_100_000_spans_are_not_computed_in_quadratic_time() -> None:
     rows = [row(number, number - 1 if number % 50 else None, number, 10**8) for number in range(100_000)]
 
-    # In quadratic time this takes many minutes, and the time limit of a test ends it.
+    # In quadratic time this takes many minutes, and the timeout of the test ends it.
     found: dict[str, Any] = columns(trace_of(rows))
 
     assert len(found["id"]) == 100_000

@@ -1,4 +1,4 @@
-"""Tests of access to the platform API: tokens, teams, scopes, and the faults of any answer."""
+"""Tests of access to the platform API: tokens, teams, scopes, and faults of responses."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_fault_refuses_as_many_requests_as_it_counts(
     assert answers[0][1]["error"]["code"] == code
 
 
-async def test_fault_429_says_when_to_retry(platform: RunningEmulator) -> None:
+async def test_fault_429_has_a_retry_after_header(platform: RunningEmulator) -> None:
     await platform.control("POST", "/faults", {"name": "api-429"})
 
     async with platform.session.get(platform.facts["base_url"] + await events_path(platform)) as answer:

@@ -1,4 +1,4 @@
-"""The receiver's own client works against the emulator, whichever shapes are switched on."""
+"""The receiver's own client works against the emulator with every shape."""
 
 from __future__ import annotations
 

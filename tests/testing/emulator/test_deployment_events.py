@@ -231,7 +231,7 @@ async def test_p25_every_form_of_a_followed_stream_has_every_event(
     await add(platform, deployment, line("a", 1))
 
     async with following(platform, deployment) as answer:
-        # After the first bytes the rest is live.
+        # After the first bytes, the stream is live.
         first = await answer.content.readany()
         await add(platform, deployment, line("b", 2))
         await platform.control("POST", f"/deployments/{deployment}/state", {"state": "ERROR"})

@@ -166,7 +166,7 @@ async def test_p72_rate_keeps_whole_traces(site: Site) -> None:
     assert 518 < len(roots) < 682
 
 
-async def test_p72_children_follow_the_rule_of_their_root(site: Site) -> None:
+async def test_p72_child_spans_inherit_the_sampling_rule_of_the_root(site: Site) -> None:
     await site.add(rules=[{"rate": 1, "path": "/api"}])
 
     await site.drains.forward(

@@ -52,7 +52,7 @@ async def test_projects_deployments_and_installations_have_a_maximum(
         assert (await refused(platform, path, body))[0] == 409
 
 
-async def test_oldest_webhooks_and_emails_are_forgotten(
+async def test_oldest_webhooks_and_emails_are_dropped(
     platform: RunningEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "KEPT_MAX", 4)

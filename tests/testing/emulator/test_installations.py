@@ -1,4 +1,4 @@
-"""Tests of installations: redirect, token exchange, scopes, and the life of a configuration."""
+"""Tests of installations: redirect, token exchange, scopes, and the states of a configuration."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_p32_fields_and_errors_are_switched(platform: RunningEmulator) -> 
     assert (status, error["error"]["code"]) == (401, "invalid_code")
 
 
-async def test_exchange_that_is_cut_has_spent_the_code(platform: RunningEmulator) -> None:
+async def test_interrupted_exchange_uses_up_the_code(platform: RunningEmulator) -> None:
     made = await platform.install()
     await platform.control("POST", "/faults", {"name": "api-cut"})
 
@@ -202,7 +202,7 @@ async def test_p33_every_scope_can_be_granted_and_no_other(platform: RunningEmul
     assert granted == [f"{scope}:write" for scope in SCOPES]
 
 
-async def test_p34_less_scopes_apply_at_once(platform: RunningEmulator) -> None:
+async def test_p34_removed_scopes_apply_at_once(platform: RunningEmulator) -> None:
     made = await platform.install(scopes=["deployment:write", "project:write"])
 
     changed = await act(platform, made["id"], "request-scopes", {"scopes": ["deployment:read"]})
@@ -211,7 +211,7 @@ async def test_p34_less_scopes_apply_at_once(platform: RunningEmulator) -> None:
     assert changed["pending_scopes"] == []
 
 
-async def test_p34_more_scopes_wait_for_every_user_and_are_confirmed_together(
+async def test_p34_added_scopes_wait_until_every_user_confirms_them(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(scopes=["deployment:read", "team"], webhook_url=receiver.url)
@@ -233,7 +233,7 @@ async def test_p34_more_scopes_wait_for_every_user_and_are_confirmed_together(
     assert all("For the deployments page." in email["text"] for email in emails)
 
 
-async def test_p34_scope_that_waits_is_not_granted(platform: RunningEmulator) -> None:
+async def test_p34_pending_scope_is_not_granted(platform: RunningEmulator) -> None:
     made = await platform.install(scopes=["deployment"])
     token = (await platform.exchange(made["code"]))[1]["access_token"]
     await act(platform, made["id"], "request-scopes", {"scopes": ["deployment", "project"]})
@@ -292,7 +292,7 @@ async def test_p42_transfer_of_ownership_restores_the_configuration(platform: Ru
     assert (await status_of_call(platform, token))[0] == 200
 
 
-async def test_removed_configuration_has_no_token_any_more(platform: RunningEmulator) -> None:
+async def test_removed_configuration_has_no_token(platform: RunningEmulator) -> None:
     made = await platform.install()
     token = (await platform.exchange(made["code"]))[1]["access_token"]
     await act(platform, made["id"], "remove")

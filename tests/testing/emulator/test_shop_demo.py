@@ -1,4 +1,4 @@
-"""`make demo`, as a new user runs it: one command, until release B is worse, ended by Ctrl-C."""
+"""`make demo`, as a new user runs it: one command, until release B is worse, then Ctrl-C."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def processes_of(directory: Path) -> list[str]:
 
 
 def until_the_tour(process: subprocess.Popen[str]) -> str:
-    """Return what the demo prints until its tour is complete."""
+    """Return the output of the demo until its tour is complete."""
     assert process.stdout is not None
     printed = ""
     for line in process.stdout:

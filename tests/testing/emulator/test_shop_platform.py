@@ -39,7 +39,7 @@ async def test_shop_fills_a_drain_and_the_events_of_its_deployments(tmp_path: Pa
     assert len(ids) == SHOP["history_s"]
 
 
-async def test_shop_goes_on_by_the_clock_of_the_platform(tmp_path: Path) -> None:
+async def test_shop_follows_the_clock_of_the_platform(tmp_path: Path) -> None:
     async with emulator(tmp_path) as platform:
         shown = await platform.control("POST", "/shop", SHOP)
         while not shown["is_live"]:
@@ -52,7 +52,7 @@ async def test_shop_goes_on_by_the_clock_of_the_platform(tmp_path: Path) -> None
     assert shown["sent_requests"] == before + 30
 
 
-async def test_shop_can_be_started_again(tmp_path: Path) -> None:
+async def test_shop_can_be_restarted(tmp_path: Path) -> None:
     async with emulator(tmp_path) as platform:
         for _ in range(2):
             shown = await platform.control("POST", "/shop", SHOP)
