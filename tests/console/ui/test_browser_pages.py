@@ -116,14 +116,14 @@ async def test_page_is_accessible_and_fits_in_both_themes_and_widths(
 ) -> None:
     async with faultless_page(browser, origin_of(shop), viewport=WIDE, color_scheme="light") as page:
         await show(page, shop, url)
-        found = [*await accessibility_violations(page), await excess_px(page)]
+        problems = [*await accessibility_violations(page), await excess_px(page)]
 
         await page.emulate_media(color_scheme="dark")
         await page.set_viewport_size(NARROW)
         await page.evaluate("new Promise(requestAnimationFrame)")
-        found += [*await accessibility_violations(page), await excess_px(page)]
+        problems += [*await accessibility_violations(page), await excess_px(page)]
 
-        assert found == [0, 0]
+        assert problems == [0, 0]
 
 
 @pytest.mark.parametrize("path", ["/docs", f"/trace/{ABSENT}", "/deployment/absent", "/search?fliter=root"])
@@ -135,10 +135,10 @@ async def test_page_of_the_api_or_of_an_error_is_accessible_and_fits_a_phone(
         page = await browser.new_page(viewport=PHONE, color_scheme=scheme)
         await page.goto(f"{origin_of(shop)}{path}")
 
-        found = [*await accessibility_violations(page), await excess_px(page)]
+        problems = [*await accessibility_violations(page), await excess_px(page)]
         await page.close()
 
-        assert found == [0]
+        assert problems == [0]
 
 
 async def test_details_that_scroll_and_a_link_in_a_heading_are_accessible(
@@ -273,4 +273,4 @@ async def test_scrolled_rows_show_the_spans_of_their_positions(shop: Client, bro
             rows = await grid.evaluate(ROWS_IN_SIGHT)
 
             assert len(rows) >= 2
-            assert all(number == place + 1 == aria for number, place, aria in rows)
+            assert all(number == position + 1 == aria for number, position, aria in rows)

@@ -37,11 +37,11 @@ class Deployments(FakeSource):
     def __init__(self, rows: list[Row] = ROWS, delay_s: float = 0) -> None:
         super().__init__(delay_s)
         self.rows = rows
-        self.asked = 0
+        self.query_count = 0
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         await super().ask(name, query)
-        self.asked += name == "deployments" and query["since"] == choices.SINCE
+        self.query_count += name == "deployments" and query["since"] == choices.SINCE
         return Answer(self.rows if name == "deployments" else [])
 
 
@@ -54,23 +54,23 @@ async def test_spans_of_a_project_are_summed_and_deployments_belong_to_the_chose
     offered, source = Choices(), Deployments()
     await offered.load(view(source))
 
-    found = offered.of(view(source))
-    assert [choice.text for choice in found["project"]] == [
+    lists = offered.of(view(source))
+    assert [choice.text for choice in lists["project"]] == [
         "prj_2: 1,000 spans, 30 s ago",
         "prj_1: 6 spans, 2 s ago",
     ]
-    assert [choice.value for choice in found["deployment"]] == ["dpl_2", "dpl_9", "dpl_1"]
-    found = offered.of(view(source, project="prj_1"))
-    assert [choice.text for choice in found["deployment"]] == [
+    assert [choice.value for choice in lists["deployment"]] == ["dpl_2", "dpl_9", "dpl_1"]
+    lists = offered.of(view(source, project="prj_1"))
+    assert [choice.text for choice in lists["deployment"]] == [
         "dpl_2: 5 spans, 2 s ago",
         "dpl_1: 1 span, 30 s ago",
     ]
 
 
 async def test_chosen_value_without_spans_is_still_offered() -> None:
-    found = Choices().of(view(Deployments(), project="prj_old", deployment="dpl_old"))
+    lists = Choices().of(view(Deployments(), project="prj_old", deployment="dpl_old"))
 
-    assert {name: [choice.value for choice in offered] for name, offered in found.items()} == {
+    assert {name: [choice.value for choice in offered] for name, offered in lists.items()} == {
         "project": ["prj_old"],
         "deployment": ["dpl_old"],
     }
@@ -92,7 +92,7 @@ async def test_list_is_cached_in_proportion_to_the_time_of_its_query() -> None:
         offered, source = Choices(lambda times=times: next(times)), Deployments()  # type: ignore[misc]
         for expected in (1, 1, 2):
             await offered.load(view(source))
-            assert source.asked == expected
+            assert source.query_count == expected
 
 
 async def test_failed_query_keeps_the_previous_list() -> None:
@@ -107,8 +107,8 @@ async def test_failed_query_keeps_the_previous_list() -> None:
 async def test_frame_has_a_form_that_keeps_the_other_parameters(start_site: StartSite) -> None:
     client = await start_site(Deployments())
 
-    asked = {"project": "prj_1", "deployment": "", "filter": "status=error", "since": "6h"}
-    answer = await client.get("/errors", params=asked)
+    query = {"project": "prj_1", "deployment": "", "filter": "status=error", "since": "6h"}
+    answer = await client.get("/errors", params=query)
 
     page = Document(await answer.text())
     chosen = [each["value"] for tag, each in page.elements if tag == "option" and "selected" in each]
@@ -136,6 +136,6 @@ async def test_slow_list_does_not_delay_the_frame(start_site: StartSite) -> None
 async def test_script_gets_the_same_lists(site: Client, start_site: StartSite) -> None:
     client = await start_site(Deployments())
 
-    found = await (await client.get("/choices", params={"project": "prj_2"})).json()
-    assert [choice["value"] for choice in found["deployment"]] == ["dpl_9"]
+    lists = await (await client.get("/choices", params={"project": "prj_2"})).json()
+    assert [choice["value"] for choice in lists["deployment"]] == ["dpl_9"]
     assert (await site.get("/choices")).status == 200

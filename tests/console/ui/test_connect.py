@@ -46,10 +46,10 @@ FAILURES = [
 
 @pytest.mark.parametrize(("name", "evidence", "text"), FAILURES)
 def test_first_failing_step_names_its_cause_and_fix(name: str, evidence: Evidence, text: str) -> None:
-    found = verdict(checks_of(Settings(), TOKEN_DRAIN, evidence))
+    step = verdict(checks_of(Settings(), TOKEN_DRAIN, evidence))
 
-    assert (found.name, found.state) == (name, "failed")
-    assert text in found.text
+    assert (step.name, step.state) == (name, "failed")
+    assert text in step.text
 
 
 def test_without_a_delivery_every_step_waits() -> None:
@@ -89,10 +89,10 @@ def test_endpoint_has_a_placeholder_where_only_the_operator_knows_the_name(
 class StoredSource(FakeSource):
     """Source with one span, which counts its queries."""
 
-    asked = 0
+    query_count = 0
 
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
-        self.asked += 1
+        self.query_count += 1
         return Answer([NEWEST])
 
     async def hides_spans(self, _trace_id: str) -> bool:
@@ -114,7 +114,7 @@ async def test_check_list_is_done_after_the_first_delivery(
     client = await start_site(source)
 
     before = await (await client.get("/connect/checks?drain=platform")).json()
-    assert source.asked == 0
+    assert source.query_count == 0
     facts.ledger = lambda query: ledger_of(ledger_line(query["drain"], stored=5))
     facts.admin = lambda: AdminReport(
         (Sample("deliveries_total", {"drain": "platform", "status": "200"}, 1),),

@@ -73,8 +73,8 @@ async def test_palette_opens_a_service_by_keyboard(site: Client, page: Page) -> 
     await page.keyboard.type("we")
     await page.locator("#palette [role=option]:has-text('service'):has-text('web')").wait_for()
 
-    found = await Axe().run(page, context="#palette")
-    assert [violation["id"] for violation in found.response["violations"]] == []
+    result = await Axe().run(page, context="#palette")
+    assert [violation["id"] for violation in result.response["violations"]] == []
     active = await page.get_attribute("#palette input", "aria-activedescendant")
     assert active is not None
     assert "web" in await page.locator(f"#{active}").inner_text()

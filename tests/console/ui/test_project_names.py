@@ -62,10 +62,10 @@ async def page(client: Client, user: User) -> str:
 
 
 async def test_p50_removed_projects_are_listed_with_the_day_they_are_due(client: Client) -> None:
-    found = await listed(client)
+    listing = await listed(client)
 
-    assert list(found) == ["prj_due", ODD, "prj_new"]
-    assert found["prj_due"]["due_at_s"] == pytest.approx(NOW_S - DAY_S)
+    assert list(listing) == ["prj_due", ODD, "prj_new"]
+    assert listing["prj_due"]["due_at_s"] == pytest.approx(NOW_S - DAY_S)
     text = await page(client, VIEWER)
     assert text.count("due for deletion since") == 1
     assert text.count("kept until") == 2
@@ -84,8 +84,8 @@ async def test_operator_keeps_the_spans_of_a_removed_project_by_the_form(
     assert answer.status == 200
     assert "are kept." in await answer.text()
     assert "kept by an operator" in await page(client, VIEWER)
-    found = await listed(client)
-    assert [name for name, project in found.items() if project["is_kept"]] == [project_id]
+    listing = await listed(client)
+    assert [name for name, project in listing.items() if project["is_kept"]] == [project_id]
     projects = Projects(projects._files._directory.parent)  # noqa: SLF001 - read again
     assert [project.id for project in projects.all() if project.is_revoked] == [project_id]
 
@@ -137,12 +137,12 @@ async def test_p50_name_appears_beside_the_id_in_the_pickers(projects: Projects)
     try:
         await offered.load(view(source))
         texts = [choice.text for choice in offered.of(view(source))["project"]]
-        kept = offered.of(view(source, project="prj_due"))["project"]
+        choices = offered.of(view(source, project="prj_due"))["project"]
     finally:
         facts.project_name = original
 
     assert texts[1].startswith("<b>shop</b> (prj_1): 6 spans")
-    assert [choice.text for choice in kept if choice.value == "prj_due"] == ["name of prj_due (prj_due)"]
+    assert [choice.text for choice in choices if choice.value == "prj_due"] == ["name of prj_due (prj_due)"]
 
 
 class RowsOfAProject(FakeSource):

@@ -169,12 +169,12 @@ async def test_page_is_shown_while_the_ledger_is_being_read(site: Client, facts:
 
 
 async def test_url_selects_the_period_of_the_ledger(site: Client, facts: FactsOfTest) -> None:
-    asked: list[str] = []
-    facts.ledger = lambda query: asked.append(query["since"]) or ledger_of()  # type: ignore[func-returns-value]
+    periods: list[str] = []
+    facts.ledger = lambda query: periods.append(query["since"]) or ledger_of()  # type: ignore[func-returns-value]
 
     statuses = [(await site.get(f"/receiver{period}")).status for period in ("", "?period=7d", "?period=8d")]
 
-    assert (statuses, asked) == ([200, 200, 400], ["24h", "7d"])
+    assert (statuses, periods) == ([200, 200, 400], ["24h", "7d"])
 
 
 async def test_answers_failed_checks_and_certificate_come_from_the_admin_port(
@@ -246,9 +246,9 @@ async def test_settings_are_shown_with_origins_and_without_secrets(site: Client,
     assert "HIDDEN" not in text
     assert "api_token (set) environment TRACE_DRAIN_API_TOKEN" in text
     assert "store.retention_days 7 file /etc/trace-drain.toml" in text
-    shown = {setting.key: setting.origin for setting in settings_of(facts.loaded)}
+    origin_of = {setting.key: setting.origin for setting in settings_of(facts.loaded)}
     derived = {"drain[0].name": "derived", "drain[0].signature_secrets": "derived"}
-    assert {key: origin for key, origin in shown.items() if origin != "default"} == origins | derived
+    assert {key: origin for key, origin in origin_of.items() if origin != "default"} == origins | derived
 
 
 async def test_segments_that_make_no_progress_need_attention(facts: FactsOfTest) -> None:

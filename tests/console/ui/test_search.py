@@ -30,22 +30,22 @@ async def spans_of(site: Client, link: str) -> int:
     """Return the number of spans that the filter, the selection and the time range of a page match."""
     query = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
     filters = f"({query.get('filter', '')}) {query.get('selection', '')}".replace("() ", "")
-    asked = {
+    red_query = {
         "by": "service",
         "spans": "all",
         "filter": filters,
         "since": query["since"],
         "until": query["until"],
     }
-    answer = await site.get("/api/v1/red", params=asked)
+    answer = await site.get("/api/v1/red", params=red_query)
     assert answer.status == 200, await answer.text()
     return sum(orjson.loads(line).get("spans", 0) for line in (await answer.read()).splitlines())
 
 
 def total_of(page: Document) -> int:
-    found = re.search(r"([\d,]+) spans? match", page.text)
-    assert found is not None
-    return int(found[1].replace(",", ""))
+    match = re.search(r"([\d,]+) spans? match", page.text)
+    assert match is not None
+    return int(match[1].replace(",", ""))
 
 
 def chart_cells(page: Document) -> list[str]:
@@ -139,12 +139,12 @@ def of_durations(*durations_ns: int) -> Heatmap:
     view = View("/search", query, 1.8e9, FakeSource(), {}, facts=facts)
     rows: list[Row] = []
     for duration_ns in durations_ns:
-        place = max(index for index, bound in enumerate(BOUNDS_NS) if bound <= duration_ns)
-        end = (*BOUNDS_NS, 2**64 - 1)[place + 1]
+        row = max(index for index, bound in enumerate(BOUNDS_NS) if bound <= duration_ns)
+        end = (*BOUNDS_NS, 2**64 - 1)[row + 1]
         rows.append(
             {
                 "start": "2027-01-15T08:30:00Z",
-                "from_ms": BOUNDS_NS[place] / 1e6,
+                "from_ms": BOUNDS_NS[row] / 1e6,
                 "to_ms": end / 1e6,
                 "spans": 1,
                 "errors": 0,
@@ -157,13 +157,13 @@ def of_durations(*durations_ns: int) -> Heatmap:
     "durations_ns", [(0,), (2**64 - 1,), (0, 1, 5, 10**6, 10**9, 2**63, 2**64 - 1), (10**6, 10**6 + 1)]
 )
 def test_heatmap_of_any_durations_is_small_and_complete(durations_ns: tuple[int, ...]) -> None:
-    found = of_durations(*durations_ns)
+    result = of_durations(*durations_ns)
 
-    assert len(found.bounds_ns) - 1 <= ROWS_MAX
-    assert sum(cell.spans for cell in found.cells) == len(durations_ns)
-    for cell in found.cells:
+    assert len(result.bounds_ns) - 1 <= ROWS_MAX
+    assert sum(cell.spans for cell in result.cells) == len(durations_ns)
+    for cell in result.cells:
         parse_filter(cell.selection)
-        low, high = found.bounds_ns[cell.row], found.bounds_ns[cell.row + 1]
+        low, high = result.bounds_ns[cell.row], result.bounds_ns[cell.row + 1]
         assert sum(low <= duration < high for duration in durations_ns) == cell.spans
 
 

@@ -115,6 +115,6 @@ async def test_filter_of_the_page_restricts_the_operations(site: Client) -> None
     page = await page_of(site, "/services?service=web&filter=status%3Derror")
 
     filters = [query.get("filter", "") for query in links_to(page, "/search")]
-    (found,) = {text for text in filters if "operation" in text}
-    assert found == 'status=error service="web" operation="GET /cart"'
+    (operation_filter,) = {text for text in filters if "operation" in text}
+    assert operation_filter == 'status=error service="web" operation="GET /cart"'
     assert "✕ 100 % failed" in page.text

@@ -28,7 +28,7 @@ async def document(answer: ClientResponse) -> Document:
     return Document(await answer.text())
 
 
-async def shown(site: Client, statement: str, **more: str) -> Document:
+async def statement_page(site: Client, statement: str, **more: str) -> Document:
     page = await document(await site.get("/sql", params={"q": statement, **more}))
     assert not [attributes for _, attributes in page.elements if attributes.get("id") == "trouble"]
     return page
@@ -39,7 +39,7 @@ def cells(page: Document, kind: str) -> int:
 
 
 async def test_result_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
-    page = await shown(
+    page = await statement_page(
         site,
         "SELECT NULL AS a, '' AS b, 'NULL' AS c, nan AS d, toInt128(18446744073709551616) e, [true] f",
     )
@@ -71,8 +71,8 @@ def test_value_is_shown_by_its_type(kind: str, value: object, cell: Cell) -> Non
 
 
 async def test_cut_result_and_cut_value_are_marked(site: Client) -> None:
-    page = await shown(site, WIDE.format(CELL_CHARS_MAX + 1, ROWS_MAX + 1))
-    whole = await shown(site, WIDE.format(CELL_CHARS_MAX, ROWS_MAX))
+    page = await statement_page(site, WIDE.format(CELL_CHARS_MAX + 1, ROWS_MAX + 1))
+    whole = await statement_page(site, WIDE.format(CELL_CHARS_MAX, ROWS_MAX))
 
     assert f"The first {ROWS_MAX} rows in" in page.text
     assert "there are more" in page.text
@@ -84,7 +84,7 @@ async def test_cut_result_and_cut_value_are_marked(site: Client) -> None:
 
 
 async def test_result_without_rows_has_its_columns(site: Client) -> None:
-    page = await shown(site, "SELECT TraceId, Duration FROM otel_traces WHERE ProjectId = 'none'")
+    page = await statement_page(site, "SELECT TraceId, Duration FROM otel_traces WHERE ProjectId = 'none'")
 
     assert "no row is in its answer" in page.text
     assert "UInt64" in page.text
@@ -104,7 +104,9 @@ async def test_hostile_values_and_statements_stay_text(site: Client) -> None:
 
 
 async def test_trace_id_links_to_its_trace(site: Client) -> None:
-    page = await shown(site, "SELECT TraceId, 'x' FROM otel_traces WHERE startsWith(TraceId, 'ffff') LIMIT 1")
+    page = await statement_page(
+        site, "SELECT TraceId, 'x' FROM otel_traces WHERE startsWith(TraceId, 'ffff') LIMIT 1"
+    )
 
     assert f"/trace/{HOSTILE_TRACE}" in page.links
 
@@ -175,7 +177,7 @@ def test_url_of_a_statement_fits_into_a_request_line(text: str) -> None:
 
 
 async def test_files_have_all_rows_and_whole_values(site: Client) -> None:
-    page = await shown(site, WIDE.format(1_000, ROWS_MAX + 7))
+    page = await statement_page(site, WIDE.format(1_000, ROWS_MAX + 7))
 
     links = {parse_qs(urlsplit(link).query)["format"][0]: link for link in page.links if "format=" in link}
     csv = await (await site.get(links["csv"])).text()
@@ -193,7 +195,7 @@ async def test_examples_work(site: Client) -> None:
     for statement in EXAMPLES.values():
         # The spans of the tests may be of yesterday.
         text = statement.replace("INTERVAL 1 HOUR", "INTERVAL 3 DAY")
-        assert "is in its answer" not in (await shown(site, text)).text
+        assert "is in its answer" not in (await statement_page(site, text)).text
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ async def test_examples_work(site: Client) -> None:
     ["(SELECT 1 AS x) UNION ALL (SELECT 2 AS x)", "WITH t AS (SELECT 42 AS n) SELECT n, n FROM t"],
 )
 async def test_columns_of_every_form_of_statement_are_known(site: Client, statement: str) -> None:
-    page = await shown(site, statement)
+    page = await statement_page(site, statement)
 
     assert "UInt8" in page.text
 
@@ -243,7 +245,7 @@ async def test_result_that_is_too_large_for_a_page_is_refused(
 
 async def test_statement_is_logged_by_its_digest(site: Client) -> None:
     with capture_logs() as logged:
-        await shown(site, "SELECT 'canary'")
+        await statement_page(site, "SELECT 'canary'")
 
     assert [line["event"] for line in logged] == ["SQL statement ended"]
     assert "canary" not in str(logged)
@@ -266,7 +268,7 @@ async def test_navigation_has_the_page_for_operators_only(start: StartReceiver) 
 async def test_chart_is_shown_first_and_the_table_by_the_url(site: Client) -> None:
     statement = "SELECT ServiceName, count() AS spans FROM otel_traces GROUP BY ServiceName"
 
-    chart, table = await shown(site, statement), await shown(site, statement, show="table")
+    chart, table = await statement_page(site, statement), await statement_page(site, statement, show="table")
 
     tables = [
         [attributes.get("class") for tag, attributes in page.elements if tag == "table"]
@@ -278,7 +280,7 @@ async def test_chart_is_shown_first_and_the_table_by_the_url(site: Client) -> No
 
 
 def answer_of(kinds: list[str], *rows: tuple[object, ...]) -> SqlAnswer:
-    columns = [Column(f"c{place}", kind) for place, kind in enumerate(kinds)]
+    columns = [Column(f"c{index}", kind) for index, kind in enumerate(kinds)]
     names = [column.name for column in columns]
     return SqlAnswer(columns, [dict(zip(names, row, strict=True)) for row in rows], is_cut=False, seconds=0.1)
 
@@ -310,8 +312,8 @@ def test_first_column_selects_the_kind_of_chart(
 ) -> None:
     chart = result_chart(answer_of(kinds, *rows))
 
-    found = "none" if chart is None else "lines" if chart.lines else "bars"
-    assert found == form
+    chart_form = "none" if chart is None else "lines" if chart.lines else "bars"
+    assert chart_form == form
 
 
 def test_lines_are_in_the_order_of_time_and_at_their_times() -> None:
@@ -329,7 +331,7 @@ def test_lines_and_bars_that_are_left_out_are_counted() -> None:
     numbers = len(HUES) + 2
 
     lines = result_chart(answer_of([TIME, *["UInt8"] * numbers], ("2026-01-01 00:00:00", *range(numbers))))
-    bars = result_chart(answer_of(["String", "UInt8"], *[(str(place), 1) for place in range(BARS_MAX + 3)]))
+    bars = result_chart(answer_of(["String", "UInt8"], *[(str(index), 1) for index in range(BARS_MAX + 3)]))
 
     assert lines is not None
     assert bars is not None

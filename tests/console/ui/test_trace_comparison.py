@@ -213,7 +213,7 @@ async def test_selection_of_other_than_two_traces_links_back_to_the_search(
     site: Client, ids: list[str]
 ) -> None:
     search = await page_of(site, "/search?filter=service%3Dweb&selection=duration%3E1ms&project=prj_1")
-    kept = [
+    fields = [
         (attributes["name"] or "", attributes["value"] or "")
         for tag, attributes in itertools.dropwhile(
             lambda element: element[1].get("id") != "pair", search.elements
@@ -221,15 +221,15 @@ async def test_selection_of_other_than_two_traces_links_back_to_the_search(
         if tag == "input" and attributes["type"] == "hidden"
     ]
 
-    answer = await site.get("/traces/compare", params=[*kept, *(("id", trace_id) for trace_id in ids)])
+    answer = await site.get("/traces/compare", params=[*fields, *(("id", trace_id) for trace_id in ids)])
 
     page = Document(await answer.text())
     assert answer.status == 400
     assert "Select two traces in the search results, then compare them." in page.text
     (back,) = [link for link in page.links if link.startswith("/search?") and "filter=" in link]
-    assert parse_qs(urlsplit(back).query) == {name: [value] for name, value in kept}
+    assert parse_qs(urlsplit(back).query) == {name: [value] for name, value in fields}
     assert (
-        dict(kept).items()
+        dict(fields).items()
         >= {"filter": "service=web", "selection": "duration>1ms", "project": "prj_1"}.items()
     )
 

@@ -125,9 +125,9 @@ def test_values_of_each_group_are_in_their_intervals() -> None:
         {"group": "a", "start": "2027-01-15T07:04:55Z", "spans": 3},
     ]
 
-    found = timeline.values_by_group(rows, "spans")
+    values = timeline.values_by_group(rows, "spans")
 
     assert (timeline.step_s, timeline.count) == (5, 60)
-    assert found["a"] == [1, *[0] * 58, 3]
-    assert found["b"] == [0, 2, *[0] * 58]
-    assert found["unknown"] == [0] * 60
+    assert values["a"] == [1, *[0] * 58, 3]
+    assert values["b"] == [0, 2, *[0] * 58]
+    assert values["unknown"] == [0] * 60

@@ -175,12 +175,12 @@ async def test_p64_offered_tool_is_called_with_arguments_that_fit_its_schema(gat
     assert body["choices"][0]["finish_reason"] == "tool_calls"
     assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"town": "Oslo", "unit": "C"}
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sunny"}
-    asked = {
+    request = {
         "model": MODEL,
         "messages": [{"role": "user", "content": "Oslo"}, message, result],
         "tools": [WEATHER],
     }
-    _, final = await gateway.chat(asked)
+    _, final = await gateway.chat(request)
     assert final["choices"][0]["message"]["content"] == "You wrote: Oslo\nA tool answered: sunny"
 
 
@@ -240,13 +240,13 @@ async def test_answer_names_spans_of_the_data_if_the_instructions_request_it(
         {"part": "other", "span_id": "a2", "service": "db", "name": "SELECT", "duration_ms": 3},
     ]
     data = "\n".join(["<data>", *map(json.dumps, rows), json.dumps(rows[0]), "{broken", "</data>"])
-    asked = question(data)
-    asked["messages"].insert(0, {"role": "system", "content": "Name spans as [span:SPAN_ID]."})
+    request = question(data)
+    request["messages"].insert(0, {"role": "system", "content": "Name spans as [span:SPAN_ID]."})
 
-    _, named = await gateway.chat(asked)
+    _, reply = await gateway.chat(request)
     _, quoted = await gateway.chat(question(data))
 
-    assert named["choices"][0]["message"]["content"] == (
+    assert reply["choices"][0]["message"]["content"] == (
         "GET / of web failed after 12 ms [span:a1]. SELECT of db took 3 ms [span:a2]."
     )
     assert quoted["choices"][0]["message"]["content"].startswith("You wrote: <data>")

@@ -215,19 +215,23 @@ async def test_p34_added_scopes_wait_until_every_user_confirms_them(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(scopes=["deployment:read", "team"], webhook_url=receiver.url)
-    wanted = ["deployment:write", "project:read"]
-    body = {"scopes": wanted, "note": "For the deployments page."}
+    requested_scopes = ["deployment:write", "project:read"]
+    body = {"scopes": requested_scopes, "note": "For the deployments page."}
     requested = await act(platform, made["id"], "request-scopes", body)
-    assert (requested["scopes"], requested["pending_scopes"]) == (["deployment:read"], wanted)
+    assert (requested["scopes"], requested["pending_scopes"]) == (["deployment:read"], requested_scopes)
     user, owner = requested["confirmers"]
 
     halfway = await act(platform, made["id"], "confirm-scopes", {"user": user})
-    assert (halfway["scopes"], halfway["pending_scopes"], receiver.types) == (["deployment:read"], wanted, [])
+    assert (halfway["scopes"], halfway["pending_scopes"], receiver.types) == (
+        ["deployment:read"],
+        requested_scopes,
+        [],
+    )
     done = await act(platform, made["id"], "confirm-scopes", {"user": owner})
 
-    assert (done["scopes"], done["pending_scopes"]) == (wanted, [])
+    assert (done["scopes"], done["pending_scopes"]) == (requested_scopes, [])
     assert receiver.types == ["integration-configuration.scope-change-confirmed"]
-    assert receiver.documents[0]["payload"]["configuration"] == {"id": made["id"], "scopes": wanted}
+    assert receiver.documents[0]["payload"]["configuration"] == {"id": made["id"], "scopes": requested_scopes}
     emails = (await platform.control("GET", "/state"))["emails"]
     assert [email["to"] for email in emails] == [user, owner]
     assert all("For the deployments page." in email["text"] for email in emails)
