@@ -90,14 +90,11 @@ async def _site(
         api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
         settings = Settings(data_dir=str(directory))
         loaded = Loaded(settings, {}, ())
-        ledger, letters = (
-            LedgerReport("", "", "", "", [], []),
-            DeadLettersToRead(DeadLetterList(directory).find),
-        )
+        ledger, dead_letters = LedgerReport("", "", "", "", [], []), DeadLetterList(directory)
         records = open_records(settings)
         facts = ReceiverFacts(
             *(loaded, Progress(), dict, lambda: 0, lambda _query: ledger),
-            *(letters, lambda: None, pool),
+            *(DeadLettersToRead(dead_letters.find, dead_letters.entries), lambda: None, pool),
             project_name=records.projects.name,
         )
 

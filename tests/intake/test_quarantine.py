@@ -36,4 +36,5 @@ def test_unreadable_quarantine_note_still_gives_an_answer(tmp_path: Path) -> Non
     quarantine = Quarantine(tmp_path)
     reasons = [quarantine.keep(delivery("poison")) for _ in range(3)]
 
-    assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
+    # A body in the directory has crashed the decoder at least once.
+    assert [type(reason) for reason in reasons] == [CoreCrashed, MalformedBody, MalformedBody]

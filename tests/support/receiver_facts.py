@@ -45,13 +45,10 @@ class DeadLettersToRead:
     """Dead letters that can be read and not changed."""
 
     def __init__(
-        self, find: Callable[[str], DeadLetter | Body], entries: Sequence[DeadLetterEntry] = ()
+        self, find: Callable[[str], DeadLetter | Body], entries: Callable[[], list[DeadLetterEntry]]
     ) -> None:
         self._find = find
-        self._entries = entries
-
-    def entries(self) -> list[DeadLetterEntry]:
-        return list(self._entries)
+        self.entries = entries
 
     def entry(self, name: str) -> DeadLetterEntry:
         return entry_of(self._find(name))
@@ -78,12 +75,13 @@ def facts_of(directory: Path, pool: ThreadPoolExecutor, platform: Platform = NO_
     """Return facts about a receiver that has received nothing."""
     settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,), platform=platform)
     records = open_records(settings)
+    dead_letters = DeadLetterList(directory)
     return FactsOfTest(
         loaded=Loaded(settings, {}, ()),
         health=dict,
         journal_bytes=lambda: 0,
         ledger=lambda _query: ledger_of(),
-        dead_letters=DeadLettersToRead(DeadLetterList(directory).find),
+        dead_letters=DeadLettersToRead(dead_letters.find, dead_letters.entries),
         admin=lambda: None,
         pool=pool,
         platform=records,
@@ -102,4 +100,4 @@ def listed(entries: Sequence[DeadLetterEntry]) -> DeadLettersToRead:
     def find(_name: str) -> DeadLetter:
         raise NotImplementedError
 
-    return DeadLettersToRead(find, entries)
+    return DeadLettersToRead(find, lambda: [*entries])

@@ -9,6 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 FAULT_TIER = (
+    "tests/benchmarks/test_query.py::test_both_tables_give_answers_with_the_same_number_of_lines",
+    "tests/benchmarks/test_query.py::test_ingest_is_measured_without_and_with_queries",
+    "tests/benchmarks/test_query.py::test_run_of_one_question_keeps_the_results_of_others",
+    "tests/benchmarks/test_store.py::test_both_tables_hold_the_same_spans_and_return_the_same_results",
     "tests/benchmarks/test_tour.py",
     # tests/console/queries/test_raw_sql.py tests the same checks for the API.
     "tests/console/tools/clickhouse_http/test_statements.py::test_attacks_on_files_are_refused_even_if_one_check_fails",
@@ -28,7 +32,7 @@ FAULT_TIER = (
     "tests/console/rollup/test_rollups.py::test_kill_at_any_statement_changes_no_answer",
     "tests/torture/test_torture.py",
 )
-"""Folders, files and tests that only `make test-faults` runs: whole processes, and a kill at every step."""
+"""What only `make test-faults` runs: tests of whole processes, kills at each step, benchmarks."""
 
 
 class Promise(NamedTuple):

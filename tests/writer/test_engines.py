@@ -171,7 +171,7 @@ def test_partly_stored_day_becomes_a_dead_letter(harness: EngineHarness) -> None
     harness.insert(segment, "#0")
     harness.delete_rows(segment, "SpanId = '0000000000000001'")
 
-    harness.restart_with(file, turns=2)
+    harness.restart_with(file, turns=60)
 
     assert [path.suffix for path in sorted((harness.directory / "dead").iterdir())] == [".json", ".lz4"]
 

@@ -16,7 +16,7 @@ from receiver.console.queries.comparison.new_errors import NEW_ERRORS_MAX
 from receiver.console.queries.comparison.operation_change import FALSE_ALARM_SHARE
 from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
-from receiver.errors import MalformedBody
+from receiver.errors import MalformedBody, NoSuchDeployment
 from tests.support.comparisons import MINUTE_NS, Expected, estimates_of, failed, key_of, side_of
 from tests.support.random_filters import NOW_S, Span, random_filter, random_span
 
@@ -260,7 +260,7 @@ def test_limit_shortens_lists_and_totals_say_their_length(store: Store) -> None:
     ],
 )
 def test_impossible_comparison_is_a_clear_error(store: Store, query: dict[str, str], message: str) -> None:
-    with pytest.raises(MalformedBody, match=message) as error:
+    with pytest.raises((MalformedBody, NoSuchDeployment), match=message) as error:
         compared(store, **query)
 
     assert "s3cret" not in str(error.value)

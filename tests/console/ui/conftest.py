@@ -273,7 +273,7 @@ def facts(tmp_path: Path) -> Iterator[FactsOfTest]:
     """Yield the facts of a receiver without deliveries. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
-        facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path))
+        facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path), list)
         add_installations(facts.platform.installations)
         remove_projects(facts.platform.projects)
         yield facts

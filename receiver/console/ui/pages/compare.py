@@ -8,7 +8,7 @@ from http import HTTPStatus
 from receiver.console.api.source import Row
 from receiver.console.ui.page import Context
 from receiver.console.ui.view import View
-from receiver.errors import MalformedBody
+from receiver.errors import MalformedBody, NoSuchDeployment
 
 DEPLOYMENTS_MAX = 100
 OFFERED_MAX = 5
@@ -29,13 +29,13 @@ async def build(view: View) -> Context:
     first = {"first": view.query["first"]} if view.query.get("first") else {}
     try:
         answer = await view.ask("compare", a=a, b=b, filter=view.filter(view.filter_text), **first)
-    except MalformedBody as error:
+    except (MalformedBody, NoSuchDeployment) as error:
         # Not raised: the form stays on the page, so that the user can correct it.
         return {**context, **_refusal(view, error, deployments.rows), "status": HTTPStatus.BAD_REQUEST}
     return {**context, "found": answer.rows[0]}
 
 
-def _refusal(view: View, error: MalformedBody, deployments: Sequence[Row]) -> Context:
+def _refusal(view: View, error: MalformedBody | NoSuchDeployment, deployments: Sequence[Row]) -> Context:
     """Return the error, and links that compare another deployment instead of the one without spans."""
     sides = {name: view.query[name] for name in ("a", "b")}
     if error.field not in sides or sides["a"] == sides["b"]:

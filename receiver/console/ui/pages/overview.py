@@ -10,7 +10,7 @@ from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages import connect
 from receiver.console.ui.view import View, term
-from receiver.errors import MalformedBody
+from receiver.errors import MalformedBody, NoSuchDeployment
 
 PROJECTS_MAX = 50
 """Maximum number of projects that the page shows."""
@@ -64,7 +64,7 @@ async def _compared(view: View, project: str, newest: Row, before: Row) -> Row |
     try:
         filters = all_of(term("project", project), view.filter_text)
         answer = await view.ask("compare", a=before["deployment"], b=newest["deployment"], filter=filters)
-    except MalformedBody:
+    except (MalformedBody, NoSuchDeployment):
         # The deployment has no span in this range any more, or its windows are empty.
         return None
     return answer.rows[0]
