@@ -119,7 +119,7 @@ class Webhooks:
             is_twice=self.faults.take("webhook-twice"),
             is_held=self.faults.take("webhook-out-of-order"),
         )
-        self._forget()
+        self._evict()
         self.sent.append(made)
         self._added.notify()
         return made
@@ -202,7 +202,7 @@ class Webhooks:
             key = f"{key}, but wrong"
         return hmac.new(key.encode(), body, hashlib.sha1).hexdigest()
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         if len(self.sent) >= KEPT_MAX:
             waiting = [each for each in self.sent if each.outcome == "waiting"]
             self.sent[:] = waiting[-KEPT_MAX // 2 :]

@@ -22,7 +22,7 @@ from receiver.console.ui.pages.deployment_events import trace_events
 from receiver.console.ui.view import View
 
 ROWS_MAX = 200
-"""Maximum number of spans in the table of a page without its script; links lead to the others.
+"""Maximum number of spans in the table of a page without its script; other spans are behind links.
 
 The script replaces the table, so a longer table only delays it."""
 BAR_WIDTH: Final = 400

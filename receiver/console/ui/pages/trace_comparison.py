@@ -26,7 +26,7 @@ from receiver.console.ui.parameters import FILTER
 from receiver.console.ui.view import View
 
 ROWS_MAX: Final = 1_000
-"""Maximum number of rows on a page; links lead to the others."""
+"""Maximum number of rows on a page; other rows are behind links."""
 SAME_SHARE: Final = 0.01
 """Fraction of the duration of A; smaller differences are called the same in the sentence."""
 _OF_EVERY_SPAN: Final = ("start", "span", "parent")
