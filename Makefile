@@ -88,7 +88,7 @@ test: check ## every check (with tests/tidy), every test in one process, a test 
 
 .PHONY: test-faults
 test-faults: setup $(VENV)/.dev ## the other tests: faults, kills, conformance and torture of whole processes; CI runs both
-	TRACE_DRAIN_TEST_CASES=200 $(PYTEST_ALL) --tier faults tests
+	RANDOM_CASES=200 $(PYTEST_ALL) --tier faults tests
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)

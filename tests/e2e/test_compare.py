@@ -94,6 +94,6 @@ def test_comparison_with_a_mistyped_deployment_suggests_the_stored_id(receiver: 
 
     failed = receiver.run_command("compare", "dpl_typed", "dpl_tped")
 
-    assert (failed.returncode, failed.stdout) == (2, "")
+    assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr.startswith("trace-drain: b: no span in the time range is of this deployment")
     assert "did you mean 'dpl_typed'?" in failed.stderr

@@ -103,10 +103,11 @@ class WriterHarness:
             pending, self.files[:] = self.files[:], []
             writer.drain()
             self.files[:] = pending
-        writer.drain()
+        is_soon = writer.drain()
         while any(file.path.exists() for file in self.files):
-            self.wait_for_retry()
-            writer.drain()
+            if not is_soon:
+                self.wait_for_retry()
+            is_soon = writer.drain()
 
     @property
     def dead_letters(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-RANDOM_CASES: Final = int(os.environ.get("TRACE_DRAIN_TEST_CASES", "20"))
+RANDOM_CASES: Final = int(os.environ.get("RANDOM_CASES", "20"))
 """Random cases of a test with the marker `random_cases`: few in `make test`, 200 in `make test-faults`."""
 
 PARAMETERS = type(pytest.param())
