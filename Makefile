@@ -131,7 +131,7 @@ fix: $(VENV)/.dev ## apply the automatic fixes of the formatters and linters
 	$(CARGO) fmt $(MANIFEST)
 
 .PHONY: docs
-docs: $(VENV)/.core ## write docs/settings.md, docs/metrics.md and docs/reliability.md
+docs: $(VENV)/.core ## write the pages and lists of docs/ that are derived from the source
 	PYTHONPATH=. $(BIN)/python docs/generate.py
 
 .PHONY: reliability

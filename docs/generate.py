@@ -1,4 +1,4 @@
-"""Generator of the pages that are derived from code: settings, metrics, reliability (`make docs`)."""
+"""Generator of what docs/ derives from code: settings, metrics, messages, reliability (`make docs`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import get_args
 
 import msgspec
 
+from docs.messages import protocol_page
 from docs.reliability import reliability_page
 from receiver import delivery_settings, metrics, settings
 from receiver.config.keys import SettingKey, plain_key, setting_keys
@@ -119,6 +120,7 @@ def metrics_page() -> str:
 PAGES = {
     "settings.md": settings_page,
     "metrics.md": metrics_page,
+    "protocol.md": protocol_page,
     "reliability.md": reliability_page,
 }
 

@@ -82,7 +82,7 @@ def _sustained(run: Sustained) -> Iterator[str]:
         cores = cost_s * GOAL_SPANS_PER_S / 1e6
         yield f"Creating, inserting and merging a million spans took {cost_s:.1f} CPU seconds; at that cost"
         yield f"the goal of {GOAL_SPANS_PER_S:,} spans a second takes {cores:.1f} cores."
-        yield "Attempts to make merges cheaper: [0014](../docs/decisions/0014-merges.md)."
+        yield "Attempts to make merges cheaper: [0027](../docs/decisions/0027-store-v2-table.md)."
     yield f"Machine: {run.machine}. Engine: ClickHouse {run.engine}.\n"
     heads = ["after, s", "rows", "queued segments", "parts", "merges", "rows being merged"]
     yield row([*heads, "merges per row", "MiB", "cores used"])

@@ -35,11 +35,12 @@ def keys(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
 
 def test_versions_agree() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    test_kit = tomllib.loads((ROOT / "testing/pyproject.toml").read_text())["project"]["version"]
     crate = tomllib.loads((ROOT / "transcode/Cargo.toml").read_text())["package"]["version"]
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
     assert newest
-    assert receiver.__version__ == package == crate == newest[1]
+    assert receiver.__version__ == package == test_kit == crate == newest[1]
 
 
 @pytest.mark.parametrize("page", PAGES)

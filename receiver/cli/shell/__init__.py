@@ -1,1 +1,1 @@
-"""What the commands share: tables, widths, screen, completion, and the client of the API."""
+"""Shared code of the commands: tables, widths, screen, completion, and the client of the API."""

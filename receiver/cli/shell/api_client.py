@@ -37,22 +37,22 @@ from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 TIMEOUT_S = 90
 MEMORY_BYTES_MAX = 1 << 20
-"""Part of the store's answer that is kept in memory; the rest goes to a temporary file."""
+"""Part of the store's result that is kept in memory; the rest goes to a temporary file."""
 PIECE_BYTES = 1 << 18
-"""Number of bytes of an answer that are read at a time."""
+"""Number of bytes of a response that are read at a time."""
 JSON_LINES = "application/x-ndjson"
 JSON = "application/json"
 NO_MEMBERS = b"{}"
-"""Body of a POST that needs none."""
+"""Body of a POST without parameters."""
 TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
 
 
 class NothingFound(CommandFailed):
-    """The receiver answered 404."""
+    """The receiver responded with 404."""
 
 
 class AnswerCut(CommandFailed):
-    """The answer is incomplete."""
+    """The response is incomplete."""
 
     def __init__(self, count: int) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class AnswerCut(CommandFailed):
 
 
 class NotOurAnswer(CommandFailed):
-    """A server or proxy answered in place of the receiver."""
+    """Another server or a proxy responded instead of the receiver."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(
@@ -72,11 +72,11 @@ class NotOurAnswer(CommandFailed):
 
 
 class NotReady(CommandFailed):
-    """The receiver answered 503: it is starting, or its store is unavailable."""
+    """The receiver responded with 503: it is starting, or its store is unavailable."""
 
 
 class NotDone(CommandFailed):
-    """The receiver answered 409: the action is impossible now."""
+    """The receiver responded with 409: the action is impossible now."""
 
 
 def running_receiver(settings: Settings) -> State | None:
@@ -91,7 +91,7 @@ def running_receiver(settings: Settings) -> State | None:
 def require_receiver(settings: Settings) -> None:
     """Raise `CommandFailed` if the store is embedded and no receiver runs.
 
-    Nothing arrives then, and a command that has the store open would keep a receiver from starting.
+    Without a receiver no spans arrive, and a command that has the store open would keep one from starting.
     """
     if settings.store.url == "embedded" and running_receiver(settings) is None:
         raise CommandFailed(f"no receiver runs; `{serve_command(settings)}` starts one")
@@ -127,10 +127,10 @@ def store_of(settings: Settings) -> Iterator[Store]:
 
 
 class Answer:
-    """Rows of an answer to a question. `count` and `is_cut` are true at the end of the rows."""
+    """Rows of the result of a query. `count` and `is_cut` are valid after the last row."""
 
     def __init__(self, settings: Settings, name: str, query: Mapping[str, str]) -> None:
-        """`name`: of a question. `query`: its parameters, which `Question.parse` has accepted."""
+        """`name`: name of the query. `query`: its parameters, which `Question.parse` has accepted."""
         self._settings = settings
         self._name = name
         self._query = query
@@ -161,7 +161,7 @@ class Answer:
         with store_of(self._settings) as store:
             lines = question.ask(store, question.parse(self._query), time.time())
             yield from parsed_rows(lines.pieces())
-        # Only known once all rows were read.
+        # Known only after all rows were read.
         self.is_cut, self.close_keys = lines.is_cut, lines.close_keys
 
 
@@ -176,7 +176,7 @@ def query_receiver(  # noqa: PLR0913 - the parts of a request
     end: dict[str, Any] | None = None,
     document: type | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Query the running receiver; yield one object for each line of its answer.
+    """Query the running receiver; yield one object for each line of its response.
 
     `body`, `end`, `document`: see `query_url`.
     """
@@ -213,8 +213,8 @@ def query_url(  # noqa: PLR0913 - the parts of a request
 ) -> Iterator[dict[str, Any]]:
     """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
 
-    `body`: JSON, for a POST. `end` receives the content of the last line, which describes the answer.
-    `document`: the type of an answer that is a single JSON document; without it, the answer has lines.
+    `body`: JSON, for a POST. `end` receives the content of the last line. `document`: the
+    type of a response that is a single JSON document; without it, the response has lines.
     """
     with _answered(_request(url, path, query, method, body), token, token_from) as answer:
         _require_content_type(answer, JSON_LINES if document is None else JSON)
@@ -225,9 +225,9 @@ def query_url(  # noqa: PLR0913 - the parts of a request
 
 
 def _require_content_type(answer: HTTPResponse, expected: str) -> None:
-    found = answer.headers.get_content_type()
-    if found != expected:
-        raise NotOurAnswer(expected, f"its content type is '{harmless_text(found)}'")
+    content_type = answer.headers.get_content_type()
+    if content_type != expected:
+        raise NotOurAnswer(expected, f"its content type is '{harmless_text(content_type)}'")
 
 
 def _checked(body: bytes, document: type) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _checked(body: bytes, document: type) -> dict[str, Any]:
 def download(
     settings: Settings, state: State, path: str, query: Mapping[str, str], content_type: str
 ) -> Iterator[bytes]:
-    """Query the running receiver for an answer that is not JSON; raise if it ends early."""
+    """Query the running receiver for a response that is not JSON; raise if it ends early."""
     require_store_process(state)
     request = _request(state.api_url, path, query, "GET")
     with _answered(request, settings.api_token, TOKEN_FROM) as answer:
@@ -273,7 +273,7 @@ def _answered(request: urllib.request.Request, token: str, token_from: str) -> I
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own receiver
             yield answer
-    # Before OSError, of which it is a subclass.
+    # Before OSError, because it is a subclass of it.
     except urllib.error.HTTPError as refusal:
         raise _error_of(refusal, token, token_from) from refusal
     except (OSError, ValueError, HTTPException) as error:
@@ -292,7 +292,7 @@ def _whole(lines: Iterable[bytes], end: dict[str, Any] | None) -> Iterator[dict[
     try:
         for line in lines:
             row = orjson.loads(line)
-            # Something else than the receiver answers, such as a proxy.
+            # Another server responded, such as a proxy.
             if not isinstance(row, dict):
                 break
             if row.keys() == {"end"}:
@@ -309,9 +309,9 @@ def _whole(lines: Iterable[bytes], end: dict[str, Any] | None) -> Iterator[dict[
 
 
 def parsed_rows(pieces: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield one object for each line of an answer that comes from the store itself.
+    """Yield one object for each line of a result of the store itself.
 
-    The answer is read completely first, because a slow terminal would use up the time limit of the query.
+    The result is read completely first, because a slow terminal would use up the time limit of the query.
     """
     with tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX) as answer:
         answer.writelines(pieces)
@@ -325,7 +325,7 @@ def _error_of(refusal: urllib.error.HTTPError, token: str, token_from: str) -> O
         refusal.close()
         problem = "rejects this token" if token else "requires a token"
         return OperatorError(f"the receiver's API {problem}; expected {token_from}")
-    # A mistake of the operator and not a failure, so the exit codes differ.
+    # A mistake of the operator, not a failure: the exit code differs.
     if refusal.code == HTTPStatus.BAD_REQUEST:
         return OperatorError(_message(refusal))
     if refusal.code == HTTPStatus.NOT_FOUND:
@@ -337,7 +337,7 @@ def _error_of(refusal: urllib.error.HTTPError, token: str, token_from: str) -> O
 
 
 def _message(refusal: urllib.error.HTTPError) -> str:
-    # The body may come from a proxy, and then is not ours.
+    # The body may be that of a proxy.
     with suppress(ValueError, KeyError), refusal:
         problem = json.loads(refusal.read())
         return "; ".join(str(problem[key]) for key in ("detail", "hint") if key in problem)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import click
 
 HELP_CHARS_MAX = 1_000
-"""Longer than any help text here, because click truncates the first sentence at 45 characters by default."""
+"""Limit above every help text, because click truncates the first sentence at 45 characters by default."""
 
 
 class Group(click.Group):
@@ -18,7 +18,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or suggest the name that was probably meant."""
         names = self.list_commands(ctx)
-        # Completion in a shell parses incomplete names, and must not fail.
+        # Completion parses incomplete names, and must not fail.
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             close = get_close_matches(args[0], names, n=1)
             meant = f"did you mean '{close[0]}'?" if close else f"expected {', '.join(names)}"

@@ -31,7 +31,7 @@ SERVE_KEYS = {
 """Setting of each flag."""
 
 FILE_PATH = click.Path(readable=False)
-"""A path that a shell completes. It may be missing: the settings have the checks and the messages."""
+"""A path that a shell completes. It may be missing: the settings check it and have the messages."""
 config_option = click.option(
     "--config", type=FILE_PATH, metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
 )

@@ -42,7 +42,7 @@ def require_store_process(
         reasons = _store_reasons(state)
         if not reasons.get("process"):
             return
-        # A process that ends again and again does not become ready by waiting.
+        # A process that ends repeatedly does not become ready by waiting.
         if reasons.get("ends") or now() >= deadline_s:
             raise CommandFailed(_message(state, reasons))
         sleep(POLL_S)
@@ -71,21 +71,21 @@ def _note(state: State) -> None:
 
 
 def _store_reasons(state: State) -> dict[str, str]:
-    """Return the problems of the store process by the name of the check; empty if there was no answer."""
+    """Return the problems of the store process by the name of the check; empty without a response."""
     readiness = _readiness(state.urls.get("admin", ""))
     checks = readiness.checks if readiness else ()
     return {check.name: check.reason for check in checks if check.process == "store"}
 
 
 def _readiness(admin_url: str) -> Readiness | None:
-    """Request `/readyz`. Returns None if there was no answer."""
+    """Request `/readyz`. Returns None without a response."""
     if not admin_url:
         return None
     request = urllib.request.Request(f"{admin_url}/readyz", headers={"Accept": "application/json"})  # noqa: S310 - ours
     try:
         with urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S) as answer:  # noqa: S310 - as above
             body = answer.read()
-    # An unready receiver answers 503 with the same report.
+    # A receiver that is not ready responds with 503 and the same report.
     except urllib.error.HTTPError as unready:
         with unready, suppress(OSError):
             body = unready.read()

@@ -38,7 +38,7 @@ def full_screen() -> Iterator[Screen]:
     # The default action would end the process without the code below, and leave the terminal unusable.
     handlers = [signal.signal(number, _exit) for number in signals]
     try:
-        # Not raw mode: Ctrl-C still interrupts.
+        # Not raw mode, so that Ctrl-C still interrupts.
         tty.setcbreak(keyboard)
         click.echo(_ENTER, nl=False)
         yield Screen(keyboard)
@@ -50,27 +50,27 @@ def full_screen() -> Iterator[Screen]:
 
 
 class Screen:
-    """Contents of the screen, and the keys that are pressed."""
+    """Contents of the screen, and the pressed keys."""
 
     def __init__(self, keyboard: int) -> None:
         self._keyboard = keyboard
         self.size = os.get_terminal_size()
 
     def show(self, lines: Sequence[str]) -> None:
-        """Replace the contents, as far as the lines fit. The lines must not have control characters."""
+        """Replace the contents; omit lines that do not fit. Lines must not have control characters."""
         self.size = os.get_terminal_size()
         columns, height = self.size
-        shown = [f"{cut_to_width(line, columns)}{_END_OF_LINE}" for line in lines[:height]]
+        visible = [f"{cut_to_width(line, columns)}{_END_OF_LINE}" for line in lines[:height]]
         # Overwrites line by line, because clearing the screen first would flicker.
-        click.echo(_TOP_LEFT + "\r\n".join(shown) + _END_OF_SCREEN, nl=False)
+        click.echo(_TOP_LEFT + "\r\n".join(visible) + _END_OF_SCREEN, nl=False)
 
     def key(self, timeout_s: float) -> str:
-        """Wait for a key and return it; an empty text after the time, or when the window changes its size."""
+        """Wait for a key and return it; empty after the timeout, or when the window is resized."""
         deadline_s = time.monotonic() + timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0 and self.size == os.get_terminal_size():
             # A limited wait instead of a handler of SIGWINCH: a new size is noticed at the next check.
             if select.select([self._keyboard], [], [], min(left_s, _RESIZE_CHECK_S))[0]:
-                # Without input, the terminal is gone.
+                # An empty read means that the terminal was closed.
                 return os.read(self._keyboard, 1).decode(errors="replace") or "q"
         return ""
 

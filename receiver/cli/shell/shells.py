@@ -90,21 +90,21 @@ class _LineComplete(ShellComplete):
 
     line = ""
     typed = ""
-    """The part of the last word that click completes, without its quotation marks."""
+    """Part of the last word that click completes, without its quotation marks."""
     option = ""
-    """The beginning `--NAME=` of the last word."""
+    """Prefix `--NAME=` of the last word."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the last word, and the last word, which may be empty."""
         self.line = os.environ.get("COMP_LINE", "")
-        # The character at the end makes a word of it even after a space or a quotation mark.
+        # The last character makes it a word even after a space or a quotation mark.
         *words, last = split_arg_string(f"{self.line}x")
         self.typed = last[:-1]
         name, equals, value = self.typed.partition("=")
         if name.startswith("--") and equals:
             words.append(name)
             self.option, self.typed = f"{name}=", value
-        # click takes a word that begins with a dash for an option, but it may be a part of a filter.
+        # click would parse a word that begins with a dash as an option, but it may be a part of a filter.
         is_negation = _NEGATION.match(self.typed)
         return words[1:], f"{_ADDED if is_negation else ''}{self.typed}"
 
@@ -128,8 +128,8 @@ class Bash(_LineComplete):
             begin = _after_break(self.line, os.environ.get("COMP_WORDBREAKS", ""))
         replaced = self.line[begin:] if quote == "'" else re.sub(r"\\(.)", r"\1", self.line[begin:])
         word = self.whole(item)
-        kept = len(self.option) + len(self.typed) - len(replaced)
-        return f"plain,{_escaped(word[max(0, kept) :], quote)}"
+        position = len(self.option) + len(self.typed) - len(replaced)
+        return f"plain,{_escaped(word[max(0, position) :], quote)}"
 
 
 class Zsh(_LineComplete):
@@ -157,7 +157,7 @@ class Fish(_LineComplete):
 def _open_quote(line: str) -> tuple[str, int]:
     """Return the quotation mark that is not closed, or an empty text, and the index after it."""
     quote, begin, is_escaped = "", 0, False
-    for place, char in enumerate(line, 1):
+    for index, char in enumerate(line, 1):
         if is_escaped:
             is_escaped = False
         elif char == "\\" and quote != "'":
@@ -165,14 +165,16 @@ def _open_quote(line: str) -> tuple[str, int]:
         elif char == quote:
             quote = ""
         elif char in "'\"" and not quote:
-            quote, begin = char, place
+            quote, begin = char, index
     return quote, begin
 
 
 def _after_break(line: str, breaks: str) -> int:
     """Return the index after the last character that divides words for bash and is not escaped."""
-    found = [match.end() for match in re.finditer(r"\\.|.", line, re.DOTALL) if match[0] in {*breaks, " "}]
-    return found[-1] if found else 0
+    breaks_at = [
+        match.end() for match in re.finditer(r"\\.|.", line, re.DOTALL) if match[0] in {*breaks, " "}
+    ]
+    return breaks_at[-1] if breaks_at else 0
 
 
 def _escaped(text: str, quote: str) -> str:

@@ -48,6 +48,6 @@ def lines_with_deployment(
 
 
 def columns_max() -> float:
-    """Return the width of the terminal. A file or a pipe takes lines of any width."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: it is closed
+    """Return the width of the terminal. A file or a pipe has no limit of width."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None if it is closed
     return shutil.get_terminal_size().columns if is_terminal else math.inf

@@ -15,7 +15,7 @@ _GROUP: Final = "trace_drain.commands"
 
 
 def test_kit_command(name: str) -> click.Command:
-    """Return a command of the test kit; without the test kit, one that says how to install it."""
+    """Return a command of the test kit; without the test kit, a command that prints how to install it."""
     # Resolved by name, because the import takes as long as the start of an intake.
     entry_points = resolve_name("importlib.metadata:entry_points")
     for entry_point in entry_points(group=_GROUP, name=name):

@@ -1,4 +1,4 @@
-"""Columns that a text takes in a terminal: wide characters take two, combining marks none."""
+"""Width of a text in a terminal: a wide character has two columns, a combining mark none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unicodedata
 
 
 def text_width(text: str) -> int:
-    """Return the columns of a text without control characters."""
+    """Return the width of a text that has no control characters."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
@@ -14,13 +14,13 @@ def cut_to_width(text: str, columns: int) -> str:
     """Return the text, its end replaced by `…` if it is wider."""
     if text_width(text) <= columns:
         return text
-    left, kept = columns - 1, 0
+    left, count = columns - 1, 0
     for char in text:
         left -= _width(char)
         if left < 0:
             break
-        kept += 1
-    return text[:kept] + "…"
+        count += 1
+    return text[:count] + "…"
 
 
 def padded(text: str, columns: int, *, is_number: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Escapes in text of others that is printed with its line feeds: a terminal would obey control characters."""
+"""Escapes for foreign text that is printed with its line feeds: a terminal would obey control characters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Metrics and checks of all processes, read from the receiver's own admin port.
 
-The store process, which serves the pages, has its own metrics only; the supervisor has those of all.
+The store process, which serves the pages, has its own metrics only; the supervisor merges all processes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from receiver.config.addresses import parse_address
 TIMEOUT_S = 2.0
 PREFIX = "trace_drain_"
 ANSWER_BYTES_MAX = 16 << 20
-"""Maximum size of an answer of the admin port; more is not read."""
+"""Maximum size of a response of the admin port; the rest is not read."""
 
 
 class Sample(NamedTuple):
     """One value of a metric."""
 
     name: str
-    """Without the prefix of all names, and with `_total` for a counter."""
+    """Name without the common prefix; a counter ends in `_total`."""
     labels: dict[str, str]
     value: float
 
@@ -45,7 +45,7 @@ class _Readiness(msgspec.Struct, frozen=True):
 
 
 class AdminReport(NamedTuple):
-    """Answers of the admin port."""
+    """Metrics and checks that the admin port reports."""
 
     samples: tuple[Sample, ...]
     checks: tuple[Check, ...] = ()
@@ -82,7 +82,7 @@ def read_admin_port(address: str) -> AdminReport | None:
 
 def _get(url: str) -> bytes:
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - our own port
-    # Without the proxies of the environment: the address is on this machine.
+    # Bypasses the proxies of the environment, because the address is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=TIMEOUT_S) as answer:

@@ -1,6 +1,6 @@
 """Calls between services, and from services to databases and message queues, for the service map.
 
-The question `service-map` has the calls between services. Databases and message queues send no spans: their
+The query `service-map` returns the calls between services. Databases and message queues send no spans: their
 calls are the client, producer and consumer spans that name a system, counted by service.
 """
 
@@ -28,9 +28,9 @@ _FIELDS: Final[dict[Kind, str]] = {
     "database": "db.system.name",
     "queue": "messaging.system",
 }
-"""Kind of a node → the field or attribute of spans that names it."""
+"""Kind of a node → the field or attribute of spans with its name."""
 _CALLED: Final = "(kind=server OR kind=consumer)"
-"""Filter of the spans on the called side of a call between services."""
+"""Filter of the spans that the called service reports for a call."""
 
 
 class Node(NamedTuple):
@@ -59,7 +59,7 @@ class Call(NamedTuple):
     p50_ms: float
     p95_ms: float
     filter: str
-    """Filter of the spans, or else of the traces, of these calls."""
+    """Filter that matches the spans of these calls, or their traces if no filter of spans does."""
 
     @property
     def error_rate(self) -> float:
@@ -68,44 +68,44 @@ class Call(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """The calls of a time range, those with the highest number first."""
+    """The calls of a time range, the most frequent first."""
 
     calls: Sequence[Call]
     is_cut: bool
-    """Whether more are stored than a page reads."""
+    """Whether the store has more calls than a page reads."""
 
 
 async def calls(view: View, filters: str) -> Calls:
-    """Return the calls of the spans that match a filter. Asks up to two questions a system, and three."""
+    """Return the calls of the spans that match a filter. Sends three queries, and up to two per system."""
     answer = await view.ask("service-map", filter=filters, limit=str(EDGES_READ_MAX))
-    found = [_between_services(row) for row in answer.rows]
+    all_calls = [_between_services(row) for row in answer.rows]
     is_cut = answer.is_cut
     for kind in _SPAN_KINDS:
-        read = await _of_systems(view, filters, kind)
-        found.extend(read.calls)
-        is_cut |= read.is_cut
-    found.sort(key=lambda call: (-call.calls, call.client, call.server))
-    return Calls(found, is_cut)
+        system_calls = await _of_systems(view, filters, kind)
+        all_calls.extend(system_calls.calls)
+        is_cut |= system_calls.is_cut
+    all_calls.sort(key=lambda call: (-call.calls, call.client, call.server))
+    return Calls(all_calls, is_cut)
 
 
 async def _of_systems(view: View, filters: str, kind: Kind) -> Calls:
     key, span_kinds = _FIELDS[kind], _SPAN_KINDS[kind]
     any_kind = " OR ".join(f"kind={span_kind}" for span_kind in span_kinds)
-    wanted = all_of(filters, any_kind, f"{key} exists")
-    systems = await view.ask("red", by=key, spans="all", filter=wanted, limit=str(SYSTEMS_MAX))
-    found, is_cut = [], systems.is_cut
+    combined = all_of(filters, any_kind, f"{key} exists")
+    systems = await view.ask("red", by=key, spans="all", filter=combined, limit=str(SYSTEMS_MAX))
+    all_calls, is_cut = [], systems.is_cut
     for name, span_kind in product((row["group"] for row in systems.rows), span_kinds):
         condition = f"kind={span_kind} {term(key, name)}"
-        wanted = all_of(filters, condition)
-        callers = await view.ask("red", by="service", spans="all", filter=wanted, limit=str(CALLERS_MAX))
-        found += [_of_system(Node(kind, name), row, span_kind, condition) for row in callers.rows]
+        combined = all_of(filters, condition)
+        callers = await view.ask("red", by="service", spans="all", filter=combined, limit=str(CALLERS_MAX))
+        all_calls += [_of_system(Node(kind, name), row, span_kind, condition) for row in callers.rows]
         is_cut |= callers.is_cut
-    return Calls(found, is_cut)
+    return Calls(all_calls, is_cut)
 
 
-def nodes_of(found: Sequence[Call]) -> list[Node]:
-    """Return the ends of calls, each once."""
-    return list(dict.fromkeys(node for call in found for node in (call.client, call.server)))
+def nodes_of(all_calls: Sequence[Call]) -> list[Node]:
+    """Return the distinct nodes of calls."""
+    return list(dict.fromkeys(node for call in all_calls for node in (call.client, call.server)))
 
 
 def node_filter(node: Node) -> str:
@@ -113,30 +113,32 @@ def node_filter(node: Node) -> str:
     return term(_FIELDS[node.kind], node.name)
 
 
-def busiest(found: Sequence[Call], focus: Node, nodes_max: int, calls_max: int) -> list[Call]:
+def busiest(all_calls: Sequence[Call], focus: Node, nodes_max: int, calls_max: int) -> list[Call]:
     """Return the calls between the nodes with the most calls and `focus`, at most `calls_max` of them."""
     counts: Counter[Node] = Counter()
-    for call in found:
+    for call in all_calls:
         counts[call.client] += call.calls
         counts[call.server] += call.calls
-    # A chosen service with few calls stays on a map with busier neighbours.
+    # The chosen service stays on the map, even if its neighbours have more calls.
     others = [node for node, _ in counts.most_common() if node != focus]
-    kept = {focus, *others[: nodes_max - (focus in counts)]}
-    return [call for call in found if call.client in kept and call.server in kept][:calls_max]
+    nodes = {focus, *others[: nodes_max - (focus in counts)]}
+    return [call for call in all_calls if call.client in nodes and call.server in nodes][:calls_max]
 
 
-def around(found: Sequence[Call], focus: Node, levels: int) -> list[Call]:
+def around(all_calls: Sequence[Call], focus: Node, levels: int) -> list[Call]:
     """Return the calls between a node, its callers and the nodes that it calls, up to a number of levels."""
-    kept = {focus} | _reached(found, focus, levels, up=True) | _reached(found, focus, levels, up=False)
-    return [call for call in found if call.client in kept and call.server in kept]
+    nodes = (
+        {focus} | _reached(all_calls, focus, levels, up=True) | _reached(all_calls, focus, levels, up=False)
+    )
+    return [call for call in all_calls if call.client in nodes and call.server in nodes]
 
 
-def _reached(found: Sequence[Call], focus: Node, levels: int, *, up: bool) -> set[Node]:
-    edges = [(call.server, call.client) if up else (call.client, call.server) for call in found]
-    reached = {focus}
+def _reached(all_calls: Sequence[Call], focus: Node, levels: int, *, up: bool) -> set[Node]:
+    edges = [(call.server, call.client) if up else (call.client, call.server) for call in all_calls]
+    nodes = {focus}
     for _ in range(levels):
-        reached |= {end for begin, end in edges if begin in reached}
-    return reached
+        nodes |= {end for begin, end in edges if begin in nodes}
+    return nodes
 
 
 def _between_services(row: Row) -> Call:

@@ -1,4 +1,4 @@
-"""Projects and deployments that the frame of every page offers, with their spans of the last day.
+"""Projects and deployments that the frame of every page offers, with their span counts of the last day.
 
 Invariant: users with other projects never share a list.
 """
@@ -15,22 +15,22 @@ from receiver.console.ui.view import View
 from receiver.errors import ReceiverError
 
 SINCE: Final = "24h"
-"""Age of the oldest span that counts."""
+"""Age up to which spans are counted."""
 DEPLOYMENTS_MAX = 1_000
-"""Maximum number of deployments, the newest first, that a list has."""
+"""Maximum number of deployments in a list; it has the newest."""
 SHOWN_MAX = 200
 """Maximum number of deployments that the frame offers."""
 KEPT_S_MIN = 10.0
-"""Time for which a list is not asked for again."""
+"""Minimum time for which a list is cached."""
 KEPT_PER_COST = 50
-"""How many times as long as its query a list is kept at least, so that large stores are asked less often."""
+"""Minimum time in the cache as a multiple of the query's time: large stores are queried less often."""
 LISTS_MAX = 128
-"""Maximum number of lists that are kept: users with the same projects share one."""
+"""Maximum number of cached lists: users with the same projects share one."""
 CHOSEN: Final = ("project", "deployment")
 
 
 class Choice(NamedTuple):
-    """A value that the reader may choose."""
+    """A value that the user may choose."""
 
     value: str
     text: str
@@ -42,20 +42,20 @@ class _Kept(NamedTuple):
 
 
 class Choices:
-    """The lists, which are kept for a while."""
+    """Cache of the lists."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._kept: dict[tuple[str, ...], _Kept] = {}
 
     async def load(self, view: View) -> None:
-        """Ask for the list of the caller, unless it is kept. An error leaves the list before."""
-        began_s, kept = self._now(), self._kept.get(view.projects)
-        if kept is not None and began_s < kept.until_s:
+        """Query the list of the caller, unless it is cached. An error keeps the previous list."""
+        began_s, cached = self._now(), self._kept.get(view.projects)
+        if cached is not None and began_s < cached.until_s:
             return
         try:
             answer = await view.source.ask("deployments", {"since": SINCE, "limit": str(DEPLOYMENTS_MAX)})
-        # The page itself reports an error of the store.
+        # The page reports an error of the store.
         except ReceiverError:
             return
         ended_s = self._now()
@@ -65,38 +65,38 @@ class Choices:
         self._kept[view.projects] = _Kept(answer.rows, until_s)
 
     def of(self, view: View) -> dict[str, list[Choice]]:
-        """Return the projects, and the deployments of the chosen project: those known so far."""
-        kept = self._kept.get(view.projects)
-        rows = kept.rows if kept else ()
+        """Return the known projects, and the known deployments of the chosen project."""
+        cached = self._kept.get(view.projects)
+        rows = cached.rows if cached else ()
         chosen = view.chosen.get("project")
         of_project = [row for row in rows if chosen in (None, row["project"])]
         # The largest project first, and the newest deployment.
         projects = sorted(_added_up("project", rows), key=lambda row: -row["spans"])
         deployments = _added_up("deployment", of_project)[:SHOWN_MAX]
         return {
-            name: _choices(name, found, view)
-            for name, found in zip(CHOSEN, (projects, deployments), strict=True)
+            name: _choices(name, values, view)
+            for name, values in zip(CHOSEN, (projects, deployments), strict=True)
         }
 
 
 def _added_up(name: str, rows: Sequence[Row]) -> list[Row]:
-    """Return a row for each value that is not empty, in the order of their first rows."""
-    found: dict[str, Row] = {}
+    """Return the sum of the rows of each value that is not empty, in the order of their first rows."""
+    sums: dict[str, Row] = {}
     for row in rows:
-        before = found.get(row[name], {"spans": 0, "last_seen": ""})
+        before = sums.get(row[name], {"spans": 0, "last_seen": ""})
         last_seen = max(before["last_seen"], row["last_seen"])
-        found[row[name]] = {name: row[name], "spans": before["spans"] + row["spans"], "last_seen": last_seen}
-    found.pop("", None)
-    return list(found.values())
+        sums[row[name]] = {name: row[name], "spans": before["spans"] + row["spans"], "last_seen": last_seen}
+    sums.pop("", None)
+    return list(sums.values())
 
 
 def _choices(name: str, rows: Sequence[Row], view: View) -> list[Choice]:
-    shown = view.project_text if name == "project" else str
-    choices = [Choice(row[name], _text(shown(row[name]), row, view.now_s)) for row in rows]
+    label_of = view.project_text if name == "project" else str
+    choices = [Choice(row[name], _text(label_of(row[name]), row, view.now_s)) for row in rows]
     chosen = view.chosen.get(name)
-    # It may have no span of the last day.
+    # The chosen value may have no span of the last day.
     if chosen and all(choice.value != chosen for choice in choices):
-        choices.append(Choice(chosen, shown(chosen)))
+        choices.append(Choice(chosen, label_of(chosen)))
     return choices
 
 

@@ -1,4 +1,4 @@
-"""An HTML document as an answer, with the headers of all pages."""
+"""An HTML document as a response, with the headers of all pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with `Origin: null`
 }
-"""Headers in place of those, or in addition to those, that every answer of the API has."""
+"""Headers that replace or extend those of every response of the API."""
 
 
 def document(status: int, text: str, more: Mapping[str, str] | None = None) -> web.Response:

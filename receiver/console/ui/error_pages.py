@@ -1,7 +1,7 @@
-"""Error pages: a browser that asks for a page gets each error as a page with links, not as problem details.
+"""Error pages: a browser that requests a page gets each error as a page with links, not as problem details.
 
-Errors of a page's own questions are in its frame: see `site`. Here are the others: an unknown path, a method
-that a path does not have, a role that does not suffice, a request of another origin.
+Errors of a page's own queries are shown in its frame (`site`). These pages are for all other errors: an
+unknown path, a method that a path does not have, an insufficient role, a request of another origin.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TITLES: Final = {
 }
 """Headings by status."""
 TITLE = "This did not work"
-"""Heading for every other status."""
+"""Heading for all other statuses."""
 
 
 OTHER_PROJECTS: Final = "this page shows data of all projects; your user is limited to some"
@@ -40,7 +40,7 @@ DEAD_LETTER: Final = PAGES["dead-letter"].path
 
 
 class _Problem(msgspec.Struct, frozen=True):
-    """The problem details of an error, as far as a page shows them."""
+    """The problem details of an error that a page shows."""
 
     detail: str
     hint: str = ""
@@ -71,7 +71,7 @@ class ErrorPages:
         has_route = unknown is None or unknown.status != status
         variables = {
             "title": TITLES.get(status, TITLE) if has_route else "This page does not exist",
-            # The details of an unknown path are about routes of the API.
+            # The details of an unknown path name routes of the API.
             "text": _text_of(request, response) if has_route else "No page has this address",
             "links": _links(request, status, self._more),
         }
@@ -80,7 +80,7 @@ class ErrorPages:
 
 
 def _text_of(request: web.Request, response: web.Response) -> str:
-    # The details for a program are about an answer, and name no page.
+    # The details are written for programs, and name no page.
     if response.status == HTTPStatus.FORBIDDEN and _is_of_other_projects(request):
         return OTHER_PROJECTS
     return msgspec.json.decode(response.text or "", type=_Problem).text
@@ -92,7 +92,7 @@ def _is_of_other_projects(request: web.Request) -> bool:
 
 
 def _links(request: web.Request, status: HTTPStatus, more: Sequence[Page]) -> dict[str, str]:
-    """Return label → URL of the pages where a reader can go on. The caller may open each of them."""
+    """Return label → URL of the pages where a user can continue. The caller may open each of them."""
     if status == HTTPStatus.UNAUTHORIZED:
         return {"Log in": LOGIN}
     links = {"Overview": "/", "Search": "/search"}

@@ -10,13 +10,13 @@ class FetchState(NamedTuple):
     """State of the fetch of a deployment's events."""
 
     status: Literal["off", "fetched", "running", "failed"]
-    """`off`: there is nothing to fetch from."""
+    """`off`: no platform is configured."""
     reason: str = ""
-    """Reason that the events could not be fetched, or are not fetched."""
+    """Why the events could not be fetched, or are not fetched."""
 
 
 RefreshEvents = Callable[[str, float, Sequence[str]], Awaitable[FetchState]]
-"""Fetches the events of a deployment, for at most so many seconds and a user of these projects."""
+"""Fetches the events of a deployment: its id, the maximum number of seconds, and the projects of the user."""
 NOT_CONFIGURED: Final = FetchState(
     "off",
     "set platform.base_url, and platform.token or install the integration: see the page /platform",
@@ -24,5 +24,5 @@ NOT_CONFIGURED: Final = FetchState(
 
 
 async def fetch_nothing(_deployment: str, _wait_s: float, _projects: Sequence[str] = ()) -> FetchState:
-    """Return at once: without the platform there is nothing to fetch from."""
+    """Return at once: without the platform there are no events to fetch."""
     return NOT_CONFIGURED

@@ -23,9 +23,9 @@ from receiver.settings import Settings
 T = TypeVar("T")
 
 BEHIND_FROM_S = 10.0
-"""Age of the oldest waiting segment from which the receiver counts as behind."""
+"""Age of the oldest waiting segment at which the receiver is reported as behind."""
 JOURNAL_FULL_FROM = 0.8
-"""Used share of the journal from which every page shows it."""
+"""Used fraction of the journal at which every page shows it."""
 
 
 def no_name(_project_id: str) -> str:
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 class JournalRoom(NamedTuple):
-    """Size of the journal, and the room that is left for it."""
+    """Size of the journal, and the space that is left for it."""
 
     used_bytes: int
     max_bytes: int
@@ -53,7 +53,7 @@ class JournalRoom(NamedTuple):
 
     @property
     def used_share(self) -> float:
-        """Return the used share of what the journal may occupy."""
+        """Return the used fraction of the space that the journal may occupy."""
         return self.used_bytes / max(1, self.used_bytes + self.room_bytes)
 
 
@@ -89,7 +89,7 @@ class ReceiverFacts:
         return await asyncio.get_running_loop().run_in_executor(self.pool, call)
 
     async def state(self, now_s: float) -> State:
-        """Return the state in a few words: that of the most urgent problem."""
+        """Return the state of the most urgent problem."""
         checks, journal = self.health(), await self.journal(now_s)
         share, behind_s = journal.used_share, self.progress.oldest_age_s(now_s)
         if share >= JOURNAL_FULL_FROM:

@@ -1,4 +1,4 @@
-"""Text of a filter on a page: joined and shortened filters, and the place of an error."""
+"""Text of a filter on a page: joined and shortened filters, and the position of an error."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _OR_NOT: Final = re.compile(r"\b(OR|NOT)\b", re.IGNORECASE)
 
 
 def known_terms() -> str:
-    """Return each field with its operator, and the values of fields that have few, for completion."""
+    """Return each field with its operator, and the values of fields with few values, for completion."""
     values = [f"{name}={word}" for name in ("status", "kind") for word in WORDS[INTRINSICS[name]]]
     return " ".join([*FIELD_COMPLETIONS.values(), *values])
 
 
 def all_of(*parts: str) -> str:
-    """Return a filter that matches what all these filters match. Empty filters match everything."""
-    given = [part for part in parts if part]
-    if len(given) == 1:
-        return given[0]
-    if any(_has_spansets(part) for part in given):
-        return " && ".join(f"({part})" if _has_spansets(part) else f"{{{part}}}" for part in given)
+    """Return the conjunction of these filters. Empty filters match everything."""
+    filters = [part for part in parts if part]
+    if len(filters) == 1:
+        return filters[0]
+    if any(_has_spansets(part) for part in filters):
+        return " && ".join(f"({part})" if _has_spansets(part) else f"{{{part}}}" for part in filters)
     # Terms side by side bind more tightly than OR.
-    return " ".join(f"({part})" if _OR.search(part) else part for part in given)
+    return " ".join(f"({part})" if _OR.search(part) else part for part in filters)
 
 
 def _has_spansets(text: str) -> bool:
@@ -40,16 +40,16 @@ def without_term(text: str, removed: str) -> str | None:
     """Return the filter without one of its terms; `None` if it does not have this term, or has OR or NOT."""
     if _OR_NOT.search(text):
         return None
-    # A reader types most values without quotation marks.
+    # Users type most values without quotation marks.
     for spelled in (removed, removed.replace('"', "")):
-        before, found, after = f" {text} ".partition(f" {spelled} ")
-        if found:
+        before, separator, after = f" {text} ".partition(f" {spelled} ")
+        if separator:
             return f"{before.strip()} {after.strip()}".strip()
     return None
 
 
 def is_about_spans(text: str) -> bool:
-    """Return whether the filter is a condition on spans, not on traces. Raises if it is not valid."""
+    """Return whether the filter is a condition on spans, not on traces. Raises `InvalidFilter`."""
     parse_any_form(text)
     try:
         parse_filter(text)

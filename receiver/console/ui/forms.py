@@ -23,7 +23,7 @@ FORM_TIMEOUT_S = 10.0
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form. Raises if it is too large, too slow or no form."""
+    """Return the fields of a form. Raises if the body is too large, arrives too slowly or is not a form."""
     if request.content_type != FORM:
         raise UnsupportedMedia(f"content type is not supported; expected '{FORM}'")
     if request.content_length is None:

@@ -1,7 +1,7 @@
 """Login page: exchanges a token for a session cookie.
 
 Against requests of other sites: the check of Host and Origin, which covers every request; browsers do not add
-the cookie to them (`SameSite=Strict`); and a login leads only to paths of this site.
+the cookie to them (`SameSite=Strict`); and a login redirects only to paths of this site.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Login:
         next_url, caller = local_url(request.query.get("next", "")), request.app[ACCESS].caller_of(request)
         if caller is not None and caller.proof in {"none", "session"}:
             return go_to(next_url)
-        # After a link of another site, browsers send the cookie only when our page leads here again.
+        # After a link of another site, browsers send the cookie only if our page redirects here again.
         is_after_link = request.headers.get("Sec-Fetch-Site") == "cross-site"
         return self._page(HTTPStatus.OK, next_url, again=is_after_link)
 
@@ -50,7 +50,7 @@ class Login:
     async def _log_in(self, request: web.Request) -> web.Response:
         form = await form_of(request)
         next_url, access = local_url(form.get("next", "")), request.app[ACCESS]
-        # From here on nothing waits, so that concurrent logins cannot exceed the limit.
+        # No await from here on, so that concurrent logins cannot exceed the limit.
         address = network_of(request.remote)
         if wait_s := access.login_limit.wait_s(address):
             seconds = math.ceil(wait_s)

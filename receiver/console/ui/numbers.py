@@ -32,7 +32,7 @@ def change(ratio: float | None) -> str:
 
 
 def per_minute(number: float, seconds: float) -> str:
-    """Return a rate, of which less than one a minute is by the hour or day: `1,240/min`, `1.5/h`, `0.2/d`."""
+    """Return a rate: `1,240/min`. A rate below one a minute is per hour or day: `1.5/h`, `0.2/d`."""
     rate, unit = number * 60 / seconds if seconds else 0.0, "min"
     for factor, longer in ((60, "h"), (24, "d")):
         if 0 < rate < 1:
@@ -53,12 +53,12 @@ def ago(at_s: float, now_s: float) -> str:
 def time_tag(text: str, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
     """Return a `<time>` element in UTC, which the page's script can show in local time."""
     at = parsed(text).astimezone(UTC)
-    shown = at.strftime(form) + (f".{at.microsecond // 1000:03}" if "%S" in form and at.microsecond else "")
-    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(at.isoformat(), shown, shown)
+    label = at.strftime(form) + (f".{at.microsecond // 1000:03}" if "%S" in form and at.microsecond else "")
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(at.isoformat(), label, label)
 
 
 def parsed(text: str) -> datetime:
-    """Parse a time of an answer, which may have nanoseconds; without an offset it is UTC."""
+    """Parse a time of a response, which may have nanoseconds; without an offset it is UTC."""
     at = datetime.fromisoformat(text)
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 

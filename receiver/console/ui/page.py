@@ -25,7 +25,7 @@ class Page(NamedTuple):
     key: str = ""
     """Second key of the shortcut `g KEY`. A page without one is not in the navigation."""
     within_projects: bool = False
-    """Whether all that it shows comes from `view.source`, so that it may be shown to every user."""
+    """Whether all of its data comes from `view.source`, so that users with limited projects may open it."""
     is_live: bool = False
     """Whether the page shows the state at the time of the request: it has no time range."""
     has_pickers: bool = False
@@ -33,8 +33,8 @@ class Page(NamedTuple):
     has_filter_form: bool = False
     """Whether a form on the page shows its filter. Otherwise the frame shows it."""
     is_record: bool = False
-    """Whether it shows one record, such as a trace, so that its status says whether the record exists."""
+    """Whether it shows one record, such as a trace, and has status 404 if the record does not exist."""
     parameters: tuple[str, ...] = ()
     """Parameters of its URL besides those of every page."""
     role: Role = "viewer"
-    """Role that the page requires. Others do not see it in the navigation."""
+    """Role that the page requires. The navigation of other users does not list it."""

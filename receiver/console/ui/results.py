@@ -9,15 +9,15 @@ import secrets
 from typing import NamedTuple
 
 RESULTS_MAX = 64
-"""Number of results that are kept; the oldest is forgotten first."""
+"""Maximum number of results; the oldest is evicted first."""
 
 
 class Result(NamedTuple):
-    """What a change did."""
+    """Outcome of a change."""
 
     text: str = ""
     link: str = ""
-    """Address at which the user can continue; empty: none."""
+    """URL at which the user can continue; empty if there is none."""
 
 
 class Results:
@@ -35,5 +35,5 @@ class Results:
         return key
 
     def result_of(self, key: str) -> Result:
-        """Return the result with this key; without a text if it is unknown or forgotten."""
+        """Return the result with this key; an empty result if it is unknown or was evicted."""
         return self._results.get(key, Result())

@@ -37,9 +37,9 @@ from receiver.console.ui.view import View
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 
 FRAME_AFTER_S = 0.05
-"""A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
+"""A page that takes longer is sent in two parts: first its frame, so that the user sees it at once."""
 RECORD_FRAME_AFTER_S = 1.0
-"""The same for a page of one record. Long enough to send status 404 with the frame if it does not exist."""
+"""The same for a page of one record. Long enough to send status 404 if the record does not exist."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
@@ -54,7 +54,7 @@ _NOT_TWO_SELECTED: Final = PAGES["trace_comparison"]._replace(
     build=trace_comparison.not_two_selected,
     parameters=(*PAGES["search"].parameters, "id"),
 )
-"""Page in place of the comparison of two traces if another number is selected."""
+"""Page instead of the comparison of two traces if another number is selected."""
 
 
 class Site:
@@ -96,7 +96,7 @@ class Site:
 
     @requires("operator")
     async def _statement(self, request: web.Request) -> web.StreamResponse:
-        """Lead to the page of a SQL statement, or answer with it if the statement is too long for a URL."""
+        """Redirect to the page of a SQL statement; send the page if the statement is too long for a URL."""
         form = await form_of(request)
         if url := link_of(form):
             return go_to(url)
@@ -114,14 +114,14 @@ class Site:
         frame_after_s = max(FRAME_AFTER_S, RECORD_FRAME_AFTER_S * page.is_record)
         choices = [asyncio.ensure_future(self._choices.load(view))] if page.has_pickers else []
         try:
-            # Both: a frame that is sent without choices gets them from its script.
+            # Both, because a frame that is sent without choices gets them from its script.
             await asyncio.wait([build, *choices], timeout=frame_after_s)
             frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
                 return document(status, frame + rest)
             response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
-            # Not compressed: a compressor would keep the frame until the rest is there.
+            # Not compressed: a compressor would hold the frame back until the rest is ready.
             await response.prepare(request)
             await response.write(frame.encode())
             _, rest = await build
@@ -158,7 +158,7 @@ class Site:
 
     @requires("viewer", within_projects=True)
     async def _compare_traces(self, request: web.Request) -> web.StreamResponse:
-        """Lead to the comparison of the two traces `id` of a form."""
+        """Redirect to the comparison of the two traces `id` of a form."""
         ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
         if len(ids) != 2:  # noqa: PLR2004 - A and B
             query = MultiDict(item for item in request.query.items() if item[0] != "id")
@@ -201,7 +201,7 @@ class Site:
         return _json(orjson.dumps(details(row)))
 
     async def _build(self, page: Page, view: View) -> tuple[int, str]:
-        """Return the status and the content of a page, or of the description of what failed."""
+        """Return the status and the content of a page, or of the description of its error."""
         try:
             context = await page.build(view)
             status = context.get("status", HTTPStatus.OK)
@@ -226,7 +226,7 @@ class Site:
         return self._render("frame", page, view, context)
 
     def _pages_for(self, view: View) -> dict[str, Page]:
-        """Return the pages that the caller may open. Without SQL its page, opened by its URL, says so."""
+        """Return the pages that the caller may open, without the page of SQL while SQL is off."""
         return {
             name: page
             for name, page in self._pages.items()

@@ -22,7 +22,7 @@ from receiver.sizes import size_text
 
 
 def sentence(message: str) -> str:
-    """Return a message of the API as a sentence, with a capital and a full stop."""
+    """Return a message of the API as a sentence with a capital letter and a full stop."""
     return f"{message[:1].upper()}{message[1:].rstrip('.')}."
 
 
@@ -75,5 +75,5 @@ def environment(more: Sequence[str] = ()) -> Environment:
 
 
 def render(made: Environment, name: str, variables: dict[str, Any]) -> str:
-    """Return the page of a template."""
+    """Render a template."""
     return made.get_template(f"{name}.html").render(variables)

@@ -1,6 +1,6 @@
-"""Request for a page: its parameters, its time range, and the questions that it asks.
+"""Request for a page: its parameters, its time range, and its queries.
 
-Invariant: all questions of a page have the same time range, with absolute times, and so do the links of its
+Invariant: all queries of a page have the same time range, with absolute times, and so do the links of its
 content. The navigation and the forms keep an age as the request has it: the last hour stays the last hour.
 """
 
@@ -23,11 +23,11 @@ from receiver.settings import Role
 from receiver.time_range import SINCE_DEFAULT, parse_range
 
 DEPLOYMENT_CHARS_MAX = 256
-"""Longest id of a deployment that is a link."""
+"""Maximum length of a deployment's id in a link."""
 
 
 class View:
-    """Parameters of a page, and the questions that it asks about its time range."""
+    """Parameters of a page, and the queries over its time range."""
 
     def __init__(  # noqa: PLR0913 - a request, and where its page reads
         self,
@@ -56,12 +56,12 @@ class View:
         self.facts = facts
 
     def may(self, needed: Role) -> bool:
-        """Return whether the caller may use what requires this role."""
+        """Return whether the caller has this role or a higher one."""
         return self.caller is None or self.caller.may(needed)
 
     @property
     def projects(self) -> tuple[str, ...]:
-        """Return the only projects whose spans the caller may see; none: all."""
+        """Return the only projects whose spans the caller may see; empty means all."""
         return self.caller.projects if self.caller else ()
 
     def project_text(self, project_id: str) -> str:
@@ -76,7 +76,7 @@ class View:
 
     @property
     def asked_range(self) -> dict[str, str]:
-        """Return the time range as parameters, with ages where the request has ages."""
+        """Return the time range as parameters; an age of the request stays an age."""
         return {"since": self.since, **({"until": self.until} if self.until else {})}
 
     @property
@@ -107,13 +107,13 @@ class View:
         return self.query.get(FILTER, "")
 
     def filter(self, *terms: str) -> str:
-        """Return a filter of the page's project and deployment and of more terms."""
+        """Return the conjunction of the page's project and deployment and these terms."""
         return all_of(*(term(name, value) for name, value in self.chosen.items()), *terms)
 
     def link(self, path: str, **parameters: str) -> str:
         """Return a URL with the page's project, deployment and time range, unless another range is given."""
-        given = {name: value for name, value in parameters.items() if value}
-        query = {**self.chosen, **given, **self.times, **given}
+        arguments = {name: value for name, value in parameters.items() if value}
+        query = {**self.chosen, **arguments, **self.times, **arguments}
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
 
     def deployment_link(self, deployment: str, **times: str) -> str:
@@ -129,7 +129,7 @@ class View:
         return f"{quote(path)}?{urlencode({**self.chosen, **self.asked_range}, quote_via=quote)}"
 
     def api(self, name: str, **parameters: str) -> str:
-        """Return the URL of the API that answers a question about the page's time range."""
+        """Return the URL of a query of the API over the page's time range."""
         return f"/api/v1/{name}?{urlencode({**parameters, **self.times}, quote_via=quote)}"
 
     @property
@@ -139,23 +139,23 @@ class View:
 
     def without(self, name: str) -> str:
         """Return the URL of this page without one of its parameters."""
-        kept = {key: value for key, value in self.query.items() if key != name}
-        return f"{quote(self.path)}?{urlencode({**kept, **self.times}, quote_via=quote)}"
+        others = {key: value for key, value in self.query.items() if key != name}
+        return f"{quote(self.path)}?{urlencode({**others, **self.times}, quote_via=quote)}"
 
     def with_range(self, since: str) -> str:
         """Return the URL of this page for the time range from an age until now."""
-        kept = {name: value for name, value in self.query.items() if name not in {"since", "until"}}
-        return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
+        others = {name: value for name, value in self.query.items() if name not in {"since", "until"}}
+        return f"{quote(self.path)}?{urlencode({**others, 'since': since}, quote_via=quote)}"
 
     async def ask(self, name: str, **parameters: str) -> Answer:
-        """Ask a question about the time range of the page. Long texts of the answer are cut."""
+        """Run a query over the time range of the page. Long texts of the result are cut."""
         answer = await self.source.ask(name, {**self.times, **parameters})
         return answer._replace(rows=with_cut_texts(answer.rows))
 
 
 def term(field: str, value: str) -> str:
-    """Return a filter for a field or attribute that equals a value, whatever characters the value has."""
-    # A star without a backslash would stand for any text.
+    """Return a filter for a field or attribute that equals a value, which may have any characters."""
+    # A star without a backslash would be a wildcard.
     return f"{field}={quoted(value).replace('*', chr(92) + '*')}"
 
 

@@ -1,4 +1,4 @@
-"""`trace-drain load`: a load test, with a check that everything acknowledged was stored."""
+"""`trace-drain load`: a load test, which verifies that all acknowledged spans are stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Options = Mapping[str, Any]
 
 DURATION_S = 10.0
 PREPARED = 2_000
-"""Number of requests to compress before the measurement: compressing costs more CPU than receiving."""
+"""Number of requests that are compressed before the measurement, because that costs most of the CPU."""
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
 
@@ -174,7 +174,7 @@ def parse_options(url: Url, options: Options) -> tuple[Target, Recipe, Plan]:
     )
     recipe = Recipe(
         shape,
-        # Not from the seed: a second run must not send the trace ids of the first one again.
+        # Not from the seed: a second run must not repeat the trace ids of the first run.
         secrets.token_bytes(4),
         url.authority,
         url.path,
@@ -242,7 +242,7 @@ def output_lines(result: Result, findings: Findings | None, *, form: str) -> Ite
 
 def exit_code_of(result: Result, findings: Findings | None) -> int:
     """Return 1 if a request was not acknowledged or a stored span is wrong, else 0."""
-    # First, because a lost span matters more than an interruption.
+    # Checked first, because a lost span matters more than an interruption.
     if findings is not None and not findings.are_good:
         return EXIT_WRONG
     if result.was_interrupted:

@@ -76,7 +76,7 @@ def _address(listen: str, *, is_insecure: bool) -> Address:
 
 
 def _print_facts(facts: Facts) -> None:
-    # The credentials too: they are made up, and open nothing but this emulator.
+    # The credentials too, because they give access to this emulator only.
     for name, value in msgspec.to_builtins(facts).items():
         click.echo(f"{name:<15} {value}")
     click.echo(f"the same values are in {FACTS_NAME}; Ctrl-C stops the emulator")

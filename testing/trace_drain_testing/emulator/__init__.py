@@ -1,1 +1,1 @@
-"""Emulator of the hosting platform, for tests, the demo and programs of others."""
+"""Emulator of the hosting platform, for tests, the demo and other programs."""

@@ -1,4 +1,4 @@
-"""Access to the platform API: token, state of the installation, team, scopes; in this order."""
+"""Access to the platform API: checks token, state of the installation, team and scopes, in this order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSING_TEAM: Mapping[str, tuple[HTTPStatus, str]] = {
 
 
 def require_access(platform: Platform, request: web.Request, scope: str) -> Installation:
-    """Return the installation that calls. Raises `Refusal`. A team in the path counts as `teamId`."""
+    """Return the installation of the caller. Raises `Refusal`. A team in the path counts as `teamId`."""
     header = request.headers.get("Authorization", "")
     scheme, _, credentials = header.partition(" ")
     token = credentials.strip() if scheme.lower() == "bearer" else ""

@@ -1,4 +1,4 @@
-"""Handlers of the platform API: turn refusals into answers, and inject faults."""
+"""Wrapper of the platform API's handlers: turns refusals into responses, and injects faults."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from trace_drain_testing.emulator.platform import Platform
 from trace_drain_testing.emulator.refusals import Refusal, response_of
 
 LATE_S = 5.0
-"""Delay of an answer by the fault `api-late`, on the emulator's clock."""
+"""Delay of a response by the fault `api-late`, on the emulator's clock."""
 RETRY_AFTER_S = 1
 SLOW_BYTES = 16
 SLOW_S = 0.01
-"""Size of the pieces of a slow answer, and the pause after each."""
+"""Size of the pieces of a slow response, and the pause after each."""
 
 
 class Cut(Exception):  # noqa: N818 - an injected fault, not an error
@@ -30,7 +30,7 @@ class Cut(Exception):  # noqa: N818 - an injected fault, not an error
 
 @dataclass
 class Answer:
-    """An answer that is being written, with the faults that change it."""
+    """A response that is being written, with the faults that change it."""
 
     request: web.Request
     response: web.StreamResponse
@@ -38,27 +38,27 @@ class Answer:
     is_cut: bool
 
     async def write(self, content: bytes) -> None:
-        """Write a part. Raises `Cut` after half of it if the answer is to be cut."""
-        shown = content[: len(content) // 2] if self.is_cut and len(content) > 1 else content
+        """Write a part. Raises `Cut` after half of it if a fault cuts the response."""
+        part = content[: len(content) // 2] if self.is_cut and len(content) > 1 else content
         if self.is_slow:
-            for start in range(0, len(shown), SLOW_BYTES):
-                await self.response.write(shown[start : start + SLOW_BYTES])
+            for start in range(0, len(part), SLOW_BYTES):
+                await self.response.write(part[start : start + SLOW_BYTES])
                 await asyncio.sleep(SLOW_S)
         else:
-            await self.response.write(shown)
-        if shown is not content:
+            await self.response.write(part)
+        if part is not content:
             raise Cut
 
 
 async def begin(platform: Platform, request: web.Request, response: web.StreamResponse) -> Answer:
-    """Send the head of an answer, and return the rest of it to write."""
+    """Send the head of a response, and return the body to write."""
     await response.prepare(request)
     take = platform.faults.take
     return Answer(request, response, is_slow=take("api-slow-bytes"), is_cut=take("api-cut"))
 
 
 async def send_json(platform: Platform, request: web.Request, document: object) -> web.StreamResponse:
-    """Answer 200 with a document."""
+    """Respond with 200 and a document."""
     body = msgspec.json.encode(document)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(body)
@@ -68,7 +68,7 @@ async def send_json(platform: Platform, request: web.Request, document: object) 
 
 
 def guarded(platform: Platform, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Handler:
-    """Return the handler with the faults of the platform API, and with its form of errors."""
+    """Wrap a handler with the faults of the platform API, and with its form of errors."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
@@ -78,7 +78,7 @@ def guarded(platform: Platform, handler: Callable[[web.Request], Awaitable[web.S
             return response_of(refusal, platform.unstated.shape_of("P6"))
         except Cut:
             if request.transport is not None:
-                # Without the end of the body: the client sees that the answer is incomplete.
+                # Without the end of the body, so that the client detects an incomplete response.
                 request.transport.close()
             raise asyncio.CancelledError from None
 

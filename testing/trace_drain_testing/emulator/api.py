@@ -79,27 +79,27 @@ async def _update_group(platform: Platform, request: web.Request) -> web.StreamR
         raise bad_request("fallbackEnvironment is not valid; expected SAME_ENV, PRODUCTION or a custom one")
     if update.name is not None:
         group.name = update.name
-        # A name without Latin letters and digits leaves nothing for a slug.
+        # The slug of a name without Latin letters and digits would be empty.
         group.slug = re.sub(r"[^a-z0-9]+", "-", update.name.lower()).strip("-") or group.id.lower()
     group.fallback_environment = update.fallback_environment or group.fallback_environment
-    shown = {"id": group.id}
+    document = {"id": group.id}
     if platform.unstated.shape_of("P11") == "full":
-        shown |= {
+        document |= {
             "name": group.name,
             "slug": group.slug,
             "fallbackEnvironment": group.fallback_environment,
         }
-    return await send_json(platform, request, {"updatedMicrofrontendsGroup": shown})
+    return await send_json(platform, request, {"updatedMicrofrontendsGroup": document})
 
 
 def _parse_update(body: bytes) -> GroupUpdate:
     if not body.strip():
         return GroupUpdate()
     try:
-        given = msgspec.json.decode(body, type=dict[str, object])
-        if None in (given.get("name", ""), given.get("fallbackEnvironment", "")):
+        document = msgspec.json.decode(body, type=dict[str, object])
+        if None in (document.get("name", ""), document.get("fallbackEnvironment", "")):
             raise bad_request("a value is null; expected a text")
-        return msgspec.convert(given, GroupUpdate)
+        return msgspec.convert(document, GroupUpdate)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise bad_request(f"the body is not valid: {problem}") from None
 
@@ -119,16 +119,16 @@ async def _exchange(platform: Platform, request: web.Request) -> web.StreamRespo
     if request.content_type != FORM:
         raise bad_request(f"the body is not a form; expected Content-Type {FORM}")
     form = await request.post()
-    given = {name: str(form.get(name, "")) for name in EXCHANGE_FIELDS}
-    missing = [name for name, value in given.items() if not value]
+    fields = {name: str(form.get(name, "")) for name in EXCHANGE_FIELDS}
+    missing = [name for name, value in fields.items() if not value]
     if missing:
         raise bad_request(f"missing in the form: {', '.join(missing)}")
     secrets = platform.secrets
     known = f"{secrets.client_id} {secrets.client_secret}".encode()
     try:
-        if not hmac.compare_digest(f"{given['client_id']} {given['client_secret']}".encode(), known):
+        if not hmac.compare_digest(f"{fields['client_id']} {fields['client_secret']}".encode(), known):
             raise invalid_grant("client_id or client_secret is wrong")
-        installation = platform.installations.exchange(given["code"], given["redirect_uri"])
+        installation = platform.installations.exchange(fields["code"], fields["redirect_uri"])
     except Refusal as refusal:
         raise _in_shape(platform, refusal) from None
     return await send_json(platform, request, _token_answer(platform, installation))

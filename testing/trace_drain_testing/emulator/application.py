@@ -21,7 +21,7 @@ API, GATEWAY, CONTROL = "/platform", "/gateway", "/control"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a client needs to know, as in `platform.json`."""
+    """Addresses and credentials for clients, as in `platform.json`."""
 
     base_url: str
     gateway_url: str
@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts_of(platform: Platform, url: str) -> Facts:
-    """Return the facts of an emulator that answers at this URL."""
+    """Return the facts of an emulator that listens at this URL."""
     return Facts(
         base_url=url + API,
         gateway_url=url + GATEWAY,

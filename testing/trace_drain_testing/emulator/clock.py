@@ -1,4 +1,4 @@
-"""Clock of the emulated platform: moves in real time, or only when a test moves it."""
+"""Clock of the emulated platform: runs in real time, or only when a test advances it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ STARTED_AT_S = 1_790_000_000
 
 
 class Signal:
-    """Wakes up every task that waits, each time something changes."""
+    """Condition that wakes up all waiting tasks at each change."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake up the tasks that wait now."""
+        """Wake up the waiting tasks."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -49,12 +49,12 @@ class Clock:
         return int(self.now_s() * 1_000)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward, and wake up the tasks whose time has come."""
+        """Move the clock forward, and wake up the tasks that are due."""
         self._offset_s += seconds
         self._moved.notify()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has moved by this time."""
+        """Wait until this time has passed on the clock."""
         due_s = self.now_s() + seconds
         while (left_s := due_s - self.now_s()) > 0:
             await self._moved.wait(None if self.is_manual else left_s)

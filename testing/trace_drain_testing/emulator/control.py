@@ -1,4 +1,4 @@
-"""Control API: what tests and the control page change in the emulated platform. It has no authentication."""
+"""Control API, by which tests and the control page change the emulated platform. It has no authentication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trace_drain_testing.emulator.platform import Platform
 from trace_drain_testing.emulator.refusals import Refusal, bad_request, not_found, response_of
 
 Change = Callable[[Platform, web.Request], Awaitable[Any]]
-"""A handler that changes something. Returns the document of the answer."""
+"""A handler that changes the platform. Returns the document of the response."""
 
 
 def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
@@ -38,7 +38,7 @@ def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
 
 
 def state_of(platform: Platform) -> dict[str, Any]:
-    """Return everything that the platform holds, without tokens."""
+    """Return the state of the platform, without tokens."""
     platform.installations.delete_due()
     return {
         "now": platform.clock.now_s(),
@@ -61,9 +61,9 @@ def state_of(platform: Platform) -> dict[str, Any]:
 def _changing(
     platform: Platform, prefix: str, change: Change
 ) -> Callable[..., Awaitable[web.StreamResponse]]:
-    """Return a handler that answers JSON, or leads a form back to the control page.
+    """Return a handler that responds with JSON, or redirects a form to the control page.
 
-    Webhooks that are due are sent before the answer, so that a test sees their effect.
+    Due webhooks are sent before the response, so that a test sees their effect.
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -111,10 +111,10 @@ async def _add_events(platform: Platform, request: web.Request) -> dict[str, Any
     if await is_form(request):
         fields = await read_body(request, dict[str, str])
         payload = {"text": fields.get("text", "")}
-        given: list[dict[str, Any]] = [{"type": fields.get("type", "stdout"), "payload": payload}]
+        events: list[dict[str, Any]] = [{"type": fields.get("type", "stdout"), "payload": payload}]
     else:
-        given = await read_body(request, list[dict[str, Any]])
-    return {"events": deployment.add(given, platform.clock.now_ms())}
+        events = await read_body(request, list[dict[str, Any]])
+    return {"events": deployment.add(events, platform.clock.now_ms())}
 
 
 async def _set_state(platform: Platform, request: web.Request) -> dict[str, Any]:
@@ -191,7 +191,7 @@ async def _confirm_scopes(platform: Platform, request: web.Request, installation
 async def _add_fault(platform: Platform, request: web.Request) -> dict[str, Any]:
     body = await read_body(request, bodies.NewFault)
     platform.faults.add(body.name, body.count)
-    # This fault is an event in the life of the installations, and no request uses it up.
+    # This fault changes the installations at once; no request uses it up.
     if platform.faults.take("ownership-lost"):
         platform.lose_ownership()
     return {"due": platform.faults.due}

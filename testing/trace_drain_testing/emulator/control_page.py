@@ -25,7 +25,7 @@ label { display: flex; flex-direction: column; font-size: 0.875rem; max-width: 1
 input, select, button { font: inherit; max-width: 100%; box-sizing: border-box; }
 """
 HEADERS: Final = {
-    # Forms lead to this page only; the links to integrations are links.
+    # Forms may be sent to this origin only; integrations are opened by links.
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
@@ -65,7 +65,7 @@ def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
 
 
 def _redirects(platform: Platform) -> dict[str, str]:
-    """Return the addresses to which a person goes with a code that is not exchanged yet."""
+    """Return the redirect URLs with codes that are not exchanged yet."""
     return {
         each.id: platform.redirect_of(each, "", "")
         for each in platform.installations.by_id.values()

@@ -21,7 +21,7 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Advance(_Body, frozen=True):
-    """By how much the clock moves."""
+    """Time by which the clock advances."""
 
     advance_s: Annotated[float, msgspec.Meta(ge=0, le=ADVANCE_S_MAX)]
 
@@ -66,24 +66,24 @@ class ScopeRequest(_Body, frozen=True):
 
 
 class Confirmation(_Body, frozen=True):
-    """The user that confirms; empty: every user that must."""
+    """The user that confirms; empty means every user that must confirm."""
 
     user: str = ""
 
 
 class Nothing(_Body, frozen=True):
-    """No field."""
+    """A body without fields."""
 
 
 class NewFault(_Body, frozen=True):
-    """A fault, and how often it happens. 0: not any more."""
+    """A fault, and how many times to inject it. 0 ends it."""
 
     name: str
     count: Annotated[int, msgspec.Meta(ge=0, le=FAULT_COUNT_MAX)] = 1
 
 
 class NewWebhook(_Body, frozen=True):
-    """A webhook to send now. Without a URL it is sent to each installation that has one."""
+    """A webhook to send now. Without a URL it is sent to each installation with a webhook URL."""
 
     type: str
     payload: dict[str, Any] = {}
@@ -101,14 +101,14 @@ async def read_body(request: web.Request, kind: type[Kind]) -> Kind:
 
 
 async def is_form(request: web.Request) -> bool:
-    """Return whether the body is a form. curl sends JSON as one, too, unless told otherwise."""
+    """Return whether the body is a form. By default, curl labels JSON as a form, too."""
     return request.content_type == FORM and not (await request.read()).lstrip().startswith((b"{", b"["))
 
 
 async def _form(request: web.Request) -> dict[str, Any]:
     """Return the fields of a form that are not empty; scopes are separated by spaces or commas."""
-    given = {name: str(value).strip() for name, value in (await request.post()).items()}
-    fields: dict[str, Any] = {name: value for name, value in given.items() if value}
+    values = {name: str(value).strip() for name, value in (await request.post()).items()}
+    fields: dict[str, Any] = {name: value for name, value in values.items() if value}
     if "scopes" in fields:
         fields["scopes"] = fields["scopes"].replace(",", " ").split()
     return fields

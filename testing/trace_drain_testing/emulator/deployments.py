@@ -11,11 +11,11 @@ from trace_drain_testing.emulator.refusals import bad_request
 
 STATES: Final = ("QUEUED", "INITIALIZING", "BUILDING", "READY", "ERROR", "CANCELED")
 FINAL_STATES: Final = frozenset(STATES[3:])
-"""States in which a followed stream ends."""
+"""Final states: a followed stream ends."""
 EVENTS_MAX = 200_000
-"""Events of one deployment."""
+"""Maximum number of events of a deployment."""
 OBJECTS_MAX = 10_000
-"""Projects, and deployments, that the emulator holds."""
+"""Maximum number of projects, and of deployments."""
 Event = dict[str, Any]
 
 
@@ -54,10 +54,10 @@ class Deployment:
         """Whether a followed stream ends."""
         return self.state in FINAL_STATES
 
-    def add(self, given: Iterable[Mapping[str, Any]], now_ms: int) -> list[Event]:
-        """Add events, with the fields that are missing. Fields and values that exist are kept."""
+    def add(self, events: Iterable[Mapping[str, Any]], now_ms: int) -> list[Event]:
+        """Add events. Missing fields get values."""
         made: list[Event] = []
-        for event in given:
+        for event in events:
             payload = event.get("payload", {})
             if not isinstance(payload, dict) or not isinstance(event.get("type", "stdout"), str):
                 raise bad_request("an event is malformed; expected a text `type` and an object `payload`")
@@ -87,11 +87,11 @@ class Deployment:
         return made
 
     def set_state(self, state: str, now_ms: int) -> None:
-        """Change the state, which is an event too."""
+        """Change the state, and add an event for it."""
         if state not in STATES:
             raise bad_request(f"unknown state; expected one of {', '.join(STATES)}")
         event = {"type": "deployment-state", "payload": {"info": {"type": "state", "readyState": state}}}
-        # First, so that a followed stream that sees the final state has this event.
+        # Before the state, so that a followed stream that sees the final state has sent this event.
         self.add([event], now_ms)
         self.state = state
         self.changed.notify()

@@ -32,21 +32,21 @@ FAILURES_MAX = 50
 """Failed deliveries of the last hour above which a drain is marked errored."""
 FAILED_RATIO_MAX = 0.8
 DELIVERIES_MIN = 10
-"""Deliveries of the last hour from which the ratio is looked at: two failures prove nothing."""
+"""Minimum number of deliveries in the last hour for a ratio: two failures prove nothing."""
 BUDGET_S = 3_600
 TIMEOUT_S = 10.0
 RETRIES_MAX = 10
 RETRY_FIRST_S = 1.0
 """Pause before the first retry. Doubled before each further retry."""
 RETRIES_WAITING_MAX = 1_000
-"""Deliveries that wait for a retry; further ones are lost."""
+"""Maximum number of deliveries that wait for a retry; further deliveries are lost."""
 NOTICES_MAX = 100
 DRAINS_MAX = 100
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FAULTS = ("drain-twice", "drain-wrong-signature", "drain-out-of-order")
 """Names of the faults that a delivery can have. `drain-out-of-order`: sent after the next delivery."""
 UNSTATED: Mapping[str, tuple[str, ...]] = {"P41": ("forwarded", "paused")}
-"""Whether trace drains go on while the configuration is disabled; the first value is the default."""
+"""Whether trace drains continue while the configuration is disabled; the first value is the default."""
 TEST_PROJECT, TEST_DEPLOYMENT = "prj_test", "dpl_test"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\t\x20-\x7e]*[\x21-\x7e])?")
@@ -59,14 +59,14 @@ class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["traces"] = "traces"
     format: Literal["json", "protobuf"] = "json"
     secret: str = ""
-    """Empty: deliveries are not signed."""
+    """Secret of the signature; empty means that deliveries are not signed."""
     signature_header: str = "x-platform-signature"
     headers: dict[str, str] = {}
     rules: tuple[Rule, ...] = ()
     rate: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    """Share of all traces; short for a single rule without conditions."""
+    """Fraction of all traces to forward; short for a single rule without conditions."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=RETRIES_MAX)] = 0
-    """Further attempts of a failed delivery. Without them it is lost."""
+    """Number of retries of a failed delivery; then it is lost."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -86,7 +86,7 @@ class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ordered_rules(self) -> tuple[Rule, ...]:
-        """Return the sampling rules; none: everything is forwarded."""
+        """Return the sampling rules; empty means that all traces are forwarded."""
         return self.rules if self.rate is None else (Rule(self.rate),)
 
 
@@ -100,18 +100,24 @@ class Drain:
     delivered: int = 0
     failed: int = 0
     lost: int = 0
-    """Deliveries that were given up."""
+    """Number of deliveries that were given up."""
     results: deque[tuple[float, bool]] = field(default_factory=deque)
     """Time and success of the deliveries of the last hour."""
     held: bytes | None = None
-    """Delivery that is sent after the next, by a fault."""
+    """Delivery that a fault delays until after the next delivery."""
 
     def summary(self) -> dict[str, Any]:
         """Return the drain without its secrets."""
-        shown = msgspec.to_builtins(self.config)
-        del shown["secret"]
+        config = msgspec.to_builtins(self.config)
+        del config["secret"]
         counts = {"delivered": self.delivered, "failed": self.failed, "lost": self.lost}
-        return {**shown, "id": self.id, "state": self.state, "headers": sorted(self.config.headers), **counts}
+        return {
+            **config,
+            "id": self.id,
+            "state": self.state,
+            "headers": sorted(self.config.headers),
+            **counts,
+        }
 
     def add_result(self, now_s: float, *, is_delivered: bool) -> bool:
         """Count a delivery. Return whether the failures exceed the budget."""
@@ -135,17 +141,17 @@ class Drains:
     sleep: Callable[[float], Awaitable[None]]
     take_fault: Callable[[str], bool]
     is_paused: Callable[[], bool] = lambda: False
-    """Returns whether nothing may be sent now."""
+    """Returns whether sending is paused."""
     seed: str = ""
     drains: dict[str, Drain] = field(default_factory=dict)
     notices: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=NOTICES_MAX))
-    """What the owners were informed of, the newest last."""
+    """Notices to the owners, the newest last."""
     _session: aiohttp.ClientSession | None = None
     _retries: set[asyncio.Task[None]] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     async def add(self, config: DrainRequest) -> tuple[Drain, int | None]:
-        """Add a drain, and send it test events. Returns the status of the answer; None if there was none."""
+        """Add a drain, and send it test events. Returns the status of the response, if any."""
         drain = Drain(f"drn_{next(self._numbers)}", config)
         self.drains[drain.id] = drain
         return drain, await self.test(drain)
@@ -195,7 +201,7 @@ class Drains:
             return
         if drain.config.retries and len(self._retries) < RETRIES_WAITING_MAX:
             retry = asyncio.get_running_loop().create_task(self._retry(drain, body))
-            # The event loop keeps only weak references to tasks, so hold this task until it is done.
+            # The event loop keeps only weak references to tasks.
             self._retries.add(retry)
             retry.add_done_callback(self._retries.discard)
         else:
@@ -221,7 +227,7 @@ class Drains:
         return is_delivered
 
     async def _post(self, drain: Drain, body: bytes) -> int | None:
-        """Send a body. Return the status of the answer; None if there was none."""
+        """Send a body. Return the status of the response; `None` without a response."""
         config = drain.config
         encoding = ENCODINGS[config.format]
         headers = {**config.headers, "Content-Type": encoding.content_type, "User-Agent": "platform-drain"}
@@ -244,7 +250,7 @@ class Drains:
 
 
 def _test_traffic(now_ns: int) -> Traffic:
-    """Return one trace of one span, as sample events have it."""
+    """Return a trace of one span, as in sample events."""
     attributes: dict[str, Value] = {
         "http.request.method": "GET",
         "url.path": "/",

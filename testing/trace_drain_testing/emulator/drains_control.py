@@ -25,8 +25,8 @@ def routes(drains: Drains, control: str) -> list[web.RouteDef]:
         return web.json_response({**drain.summary(), "test_status": status})
 
     async def listed(_request: web.Request) -> web.StreamResponse:
-        shown = [drain.summary() for drain in drains.drains.values()]
-        return web.json_response({"drains": shown, "notices": list(drains.notices)})
+        summaries = [drain.summary() for drain in drains.drains.values()]
+        return web.json_response({"drains": summaries, "notices": list(drains.notices)})
 
     async def delete(request: web.Request) -> web.StreamResponse:
         del drains.drains[_drain(drains, request).id]

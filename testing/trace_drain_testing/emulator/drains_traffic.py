@@ -1,4 +1,4 @@
-"""Spans on their way into a drain: what the platform adds, leaves out and samples, and how it writes them."""
+"""Spans on their way into a drain: attributes that the platform adds, filtering, sampling and encoding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIALECT_LEFT_OUT = frozenset(
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sampling rule: the share of the traces that it matches and the drain forwards."""
+    """Sampling rule: the fraction of the matching traces that the drain forwards."""
 
     rate: float
     environment: Environment | None = None
@@ -35,12 +35,12 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("`rate` is not between 0 and 1")
 
     def matches(self, environment: str, path: str) -> bool:
-        """Return whether the rule is about such a request."""
+        """Return whether the rule matches a request."""
         return self.environment in {None, environment} and path.startswith(self.path)
 
 
 class Source(NamedTuple):
-    """Spans of one service, and the deployment that they come from."""
+    """Spans of one service, and its deployment."""
 
     project: str
     deployment: str
@@ -60,15 +60,15 @@ class Traffic(NamedTuple):
 
 
 def forwarded(traffic: Traffic, rules: Sequence[Rule], seed: str) -> list[Resource]:
-    """Return the resources to send: with the platform's attributes, without the spans that are left out."""
-    kept = _kept_traces(traffic, rules, seed)
+    """Return the resources to send, with the platform's attributes, after filtering and sampling."""
+    sampled = _kept_traces(traffic, rules, seed)
     resources = [
         source.resource._replace(
             attributes=_attributes(source),
             spans=tuple(
                 span._replace(trace_start=trace_start(traffic.half, span.trace_half))
                 for span in source.resource.spans
-                if span.trace_half in kept
+                if span.trace_half in sampled
             ),
         )
         for source in traffic.sources
@@ -102,7 +102,7 @@ def _is_custom_on_edge(source: Source) -> bool:
 
 
 def _kept_traces(traffic: Traffic, rules: Sequence[Rule], seed: str) -> set[bytes]:
-    """Decide once per trace, whichever services it crosses."""
+    """Return the sampled traces; each trace is decided once for all of its services."""
     decided: dict[bytes, bool] = {}
     for trace_half, environment, path in _requests(traffic):
         rule = next((rule for rule in rules if rule.matches(environment, path)), None)
@@ -112,7 +112,7 @@ def _kept_traces(traffic: Traffic, rules: Sequence[Rule], seed: str) -> set[byte
 
 
 def _requests(traffic: Traffic) -> Iterator[tuple[bytes, str, str]]:
-    """Yield trace, environment and path of each request: from its root span, or else from any span."""
+    """Yield trace, environment and path of each request, from its root span if it has one."""
     spans = [(source, span) for source in traffic.sources for span in source.resource.spans]
     for source, span in sorted(spans, key=lambda each: bool(each[1].parent_id)):
         yield span.trace_half, source.environment, _path(span)
@@ -123,13 +123,13 @@ def _path(span: Span) -> str:
 
 
 def _share(trace_id: bytes, seed: str) -> float:
-    """Return a number below 1 that depends on the trace only."""
+    """Return a number from 0 to 1 that depends on the trace only."""
     digest = hashlib.sha256(seed.encode() + trace_id).digest()
     return int.from_bytes(digest[:6], "big") / (1 << 48)
 
 
 def _in_dialect(span: dict[str, Any]) -> dict[str, Any]:
-    """Return the span as the platform writes it: the kind as a word, and no field without content."""
+    """Return the span as the platform encodes it: the kind as a word, and no empty field."""
     written = {name: value for name, value in span.items() if name not in DIALECT_LEFT_OUT and value != []}
     written["kind"] = KIND_NAMES[span["kind"]]
     if not span["status"]["code"]:

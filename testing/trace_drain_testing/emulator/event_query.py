@@ -1,4 +1,4 @@
-"""Parameters of a request for deployment events, and the events that they select."""
+"""Parameters of a request for deployment events, and the selection of events."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trace_drain_testing.emulator.refusals import bad_request
 ALL_EVENTS = -1
 LIMIT_DEFAULT = 1_000
 BUILD_TYPES: Final = frozenset({"stdout", "stderr", "command", "exit", "delimiter"})
-"""Types of events that a build produces."""
+"""Types of the events of a build."""
 _STATUS_RANGE: Final = re.compile(r"([1-5])xx|([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
 _BUILD: Final = re.compile(r"bld_[A-Za-z0-9]+")
 _NAMES: Final = {"1": True, "0": False}
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events, in which order."""
+    """Selection and order of events."""
 
     direction: Literal["forward", "backward"]
     is_followed: bool
@@ -34,7 +34,7 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
     has_builds: bool
 
     def selects(self, event: Event) -> bool:
-        """Return whether an event is part of the answer."""
+        """Return whether an event is part of the response."""
         if not self.since_ms <= event["created"] <= self.until_ms:
             return False
         if not self.has_delimiters and event["type"] == "delimiter":
@@ -63,43 +63,43 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
         return status in self.statuses
 
 
-def parse_query(given: Mapping[str, str]) -> EventQuery:
+def parse_query(parameters: Mapping[str, str]) -> EventQuery:
     """Parse the parameters of a request. Raises `Refusal`."""
-    direction = given.get("direction", "forward")
+    direction = parameters.get("direction", "forward")
     if direction not in {"forward", "backward"}:
         raise bad_request("direction is not valid; expected forward or backward")
-    build = given.get("name", "")
+    build = parameters.get("name", "")
     if build and not _BUILD.fullmatch(build):
         raise bad_request("name is not valid; expected a build id such as bld_1")
-    limit = _number(given, "limit", LIMIT_DEFAULT)
+    limit = _number(parameters, "limit", LIMIT_DEFAULT)
     if limit < ALL_EVENTS or limit != int(limit):
         raise bad_request("limit is not valid; expected a number of events, or -1 for all")
     return EventQuery(
         direction="backward" if direction == "backward" else "forward",
-        is_followed=_flag(given, "follow", default=False),
+        is_followed=_flag(parameters, "follow", default=False),
         limit=int(limit),
         build=build,
-        since_ms=_number(given, "since", float("-inf")),
-        until_ms=_number(given, "until", float("inf")),
-        statuses=_status_range(given.get("statusCode", "")),
-        has_delimiters=_flag(given, "delimiter", default=True),
-        has_builds=_flag(given, "builds", default=True),
+        since_ms=_number(parameters, "since", float("-inf")),
+        until_ms=_number(parameters, "until", float("inf")),
+        statuses=_status_range(parameters.get("statusCode", "")),
+        has_delimiters=_flag(parameters, "delimiter", default=True),
+        has_builds=_flag(parameters, "builds", default=True),
     )
 
 
-def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    if name not in given:
+def _flag(parameters: Mapping[str, str], name: str, *, default: bool) -> bool:
+    if name not in parameters:
         return default
-    if given[name] not in _NAMES:
+    if parameters[name] not in _NAMES:
         raise bad_request(f"{name} is not valid; expected 0 or 1")
-    return _NAMES[given[name]]
+    return _NAMES[parameters[name]]
 
 
-def _number(given: Mapping[str, str], name: str, default: float) -> float:
-    if name not in given:
+def _number(parameters: Mapping[str, str], name: str, default: float) -> float:
+    if name not in parameters:
         return default
     try:
-        number = msgspec.json.decode(given[name].encode(), type=int | float)
+        number = msgspec.json.decode(parameters[name].encode(), type=int | float)
     except msgspec.DecodeError:
         raise bad_request(f"{name} is not valid; expected a number") from None
     return number

@@ -17,7 +17,7 @@ from trace_drain_testing.emulator.platform import Platform
 from trace_drain_testing.emulator.switches import Faults
 
 KEEP_ALIVE_S = 1.0
-"""Time without an event after which a keep-alive is sent: real time, because proxies count it."""
+"""Time without an event after which a keep-alive is sent: real time, because it is for proxies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Order:
             yield from self.rest()
 
     def rest(self) -> Iterator[Event]:
-        """Yield the events that are delayed."""
+        """Yield the delayed events."""
         while self.held:
             yield self.held.pop()
 
 
 def shaped_events(platform: Platform, events: Iterable[Event]) -> list[Event]:
-    """Return events in the order and the shape in which they are sent."""
+    """Return events in the order and the shape for sending."""
     order = Order(platform.faults)
     arranged = [*order.arrange(events), *order.rest()]
     return [_shaped(platform, event) for event in arranged]
@@ -80,18 +80,18 @@ async def follow(
     deployment: Deployment,
     query: EventQuery,
 ) -> web.StreamResponse:
-    """Send the events that exist, then each that happens, until the deployment is in a final state."""
+    """Send the existing events, then each new event, until the deployment is in a final state."""
     form = FORMS[platform.unstated.shape_of("P25")]
     response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache"})
     stream = _Stream(platform, await begin(platform, request, response), form)
     await stream.write(form.start)
-    # One at a time, although the events that exist are known: the client reads while they are written.
+    # One at a time, so that the client reads while events are written.
     position = len(deployment.events)
     await stream.send(query.select(deployment.events))
     while True:
         new, position = deployment.events[position:], len(deployment.events)
         await stream.send(event for event in new if query.selects(event))
-        # A token that ended, or a disabled installation, ends the stream as it refuses new requests.
+        # A revoked token or a disabled installation ends the stream, as it refuses new requests.
         if platform.is_stopping or installation.state != "active":
             break
         if position < len(deployment.events):
@@ -129,7 +129,7 @@ class _Stream:
         await self.write(self._form.end)
 
     async def _send(self, event: Event) -> None:
-        # A fault that is set while the stream is open cuts it as well.
+        # A fault that is set while the stream is open cuts the stream as well.
         self._answer.is_cut = self._answer.is_cut or self._platform.faults.take("api-cut")
         separator = self._form.separator if self._has_events else b""
         self._has_events = True

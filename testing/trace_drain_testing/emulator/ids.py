@@ -1,4 +1,4 @@
-"""Ids and secrets of the emulated platform. The same seed makes the same values, in the same order."""
+"""Ids and secrets of the emulated platform. The same seed generates the same values, in the same order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LENGTH = 24
 
 
 class Ids:
-    """Generator of ids, which returns none twice."""
+    """Generator of unique ids."""
 
     def __init__(self, seed: int) -> None:
-        # Predictable secrets are the purpose: the emulator protects nothing.
+        # Predictable on purpose: the emulator protects no data.
         self._random = Random(seed)  # noqa: S311
         self._made: set[str] = set()
 
@@ -23,6 +23,6 @@ class Ids:
         self._made.add(made)
         return made
 
-    def reserve(self, taken: str) -> None:
-        """Never return this id, which a caller chose."""
-        self._made.add(taken)
+    def reserve(self, text: str) -> None:
+        """Reserve an id that a caller chose, so that `new` never returns it."""
+        self._made.add(text)

@@ -1,4 +1,4 @@
-"""Installations of the emulated integration: codes, tokens, scopes, and their life.
+"""Installations of the emulated integration: codes, tokens, scopes, and their states.
 
     active ─▶ disabled ─▶ deleted (after 30 days)
       │ ▲         │
@@ -29,7 +29,7 @@ CODE_AGE_S_MAX = 30 * 60
 DISABLED_S_MAX = 30 * 86_400
 """Time after which a disabled installation is deleted."""
 EMAILS_MAX = 1_000
-"""Newest emails, which are kept."""
+"""Maximum number of emails; the newest are kept."""
 DISABLED_CODE = "integration_configuration_disabled"
 State = Literal["active", "disabled", "removed", "deleted"]
 Levels = dict[str, int]
@@ -37,14 +37,14 @@ Levels = dict[str, int]
 
 
 def parse_scopes(texts: Iterable[str]) -> Levels:
-    """Parse `deployment:read`, `project:write`, or a name alone, which means `write`."""
-    found: Levels = {}
+    """Parse scopes such as `deployment:read`; a name alone means `write`."""
+    levels: Levels = {}
     for text in texts:
         name, _, level = text.partition(":")
         if name not in SCOPES or (level or "write") not in LEVELS:
             raise bad_request(f"unknown scope; expected NAME:read or NAME:write of {', '.join(SCOPES)}")
-        found[name] = max(found.get(name, 0), LEVELS[level or "write"])
-    return found
+        levels[name] = max(levels.get(name, 0), LEVELS[level or "write"])
+    return levels
 
 
 def scope_texts(levels: Levels) -> list[str]:
@@ -55,7 +55,7 @@ def scope_texts(levels: Levels) -> list[str]:
 
 @dataclass(slots=True)
 class Code:
-    """Code for a token."""
+    """Authorization code, which is exchanged for a token."""
 
     text: str
     redirect_uri: str
@@ -71,7 +71,7 @@ class Installation:
     team_id: str | None
     user_id: str
     owner_ids: tuple[str, ...]
-    """Owners of the team, or the user alone: all must confirm additional scopes."""
+    """Owners of the team, or the only user: all must confirm additional scopes."""
     scopes: Levels
     webhook_url: str
     created_s: float
@@ -117,7 +117,7 @@ class Email:
 
 @dataclass
 class Installations:
-    """All installations of the integration, and the emails about them."""
+    """All installations of the integration, and the emails to their users."""
 
     clock: Clock
     ids: Ids
@@ -131,7 +131,7 @@ class Installations:
     def add(
         self, team_id: str | None, scopes: Levels, *, redirect_uri: str, webhook_url: str, owner: str
     ) -> Installation:
-        """Install the integration. Its code waits for the exchange."""
+        """Install the integration, with a code for the exchange."""
         now_s = self.clock.now_s()
         made = Installation(
             self.ids.new("icfg_"),
@@ -157,37 +157,37 @@ class Installations:
     def with_token(self, token: str) -> Installation | None:
         """Return the installation to which a token gives access."""
         self.delete_due()
-        given = token.encode()
+        token_bytes = token.encode()
         return next(
             (
-                found
-                for found in self.by_id.values()
-                if found.token
-                and found.state in {"active", "disabled"}
-                and hmac.compare_digest(found.token.encode(), given)
+                installation
+                for installation in self.by_id.values()
+                if installation.token
+                and installation.state in {"active", "disabled"}
+                and hmac.compare_digest(installation.token.encode(), token_bytes)
             ),
             None,
         )
 
     def exchange(self, code: str, redirect_uri: str) -> Installation:
-        """Exchange a code, once. Raises `Refusal`."""
+        """Exchange a code for a token, once. Raises `Refusal`."""
         self.delete_due()
-        found = next((each for each in self.by_id.values() if each.code.text == code), None)
-        if found is None or found.state in {"removed", "deleted"}:
+        installation = next((each for each in self.by_id.values() if each.code.text == code), None)
+        if installation is None or installation.state in {"removed", "deleted"}:
             raise invalid_grant("the code is unknown")
-        if found.code.is_spent:
+        if installation.code.is_spent:
             raise invalid_grant("the code was exchanged before")
-        if self.clock.now_s() - found.code.created_s >= CODE_AGE_S_MAX:
+        if self.clock.now_s() - installation.code.created_s >= CODE_AGE_S_MAX:
             raise invalid_grant("the code is older than 30 minutes")
-        if found.code.redirect_uri != redirect_uri:
+        if installation.code.redirect_uri != redirect_uri:
             raise invalid_grant("redirect_uri is not the address to which the code was sent")
-        require_active(found)
-        found.code.is_spent = True
-        found.token = self.ids.new("tok_")
-        return found
+        require_active(installation)
+        installation.code.is_spent = True
+        installation.token = self.ids.new("tok_")
+        return installation
 
     def disable(self, installation: Installation) -> None:
-        """Disable an installation, whose integration has no owner in the responsible team any more."""
+        """Disable an installation because its integration has no owner in the responsible team."""
         _require_state(installation, "active")
         installation.state = "disabled"
         installation.disabled_at_s = self.clock.now_s()
@@ -206,7 +206,7 @@ class Installations:
         installation.disabled_at_s = None
 
     def remove(self, installation: Installation) -> None:
-        """Uninstall the integration: the token ends, and the id is not used again."""
+        """Uninstall the integration: the token is revoked, and the id is not used again."""
         _require_state(installation, "active", "disabled")
         self._end(installation, "removed")
 
@@ -218,14 +218,14 @@ class Installations:
             if disabled_at_s is not None and now_s - disabled_at_s >= DISABLED_S_MAX:
                 self._end(installation, "deleted")
 
-    def request_scopes(self, installation: Installation, wanted: Levels, note: str) -> None:
-        """Change the scopes: less applies at once, more waits until every user confirms it."""
+    def request_scopes(self, installation: Installation, levels: Levels, note: str) -> None:
+        """Change the scopes: reductions apply at once, additions when every user has confirmed them."""
         _require_state(installation, "active", "disabled")
         current = installation.scopes
         installation.scopes = {
-            name: min(level, wanted[name]) for name, level in current.items() if name in wanted
+            name: min(level, levels[name]) for name, level in current.items() if name in levels
         }
-        installation.pending = {name: level for name, level in wanted.items() if level > current.get(name, 0)}
+        installation.pending = {name: level for name, level in levels.items() if level > current.get(name, 0)}
         installation.confirmed_by.clear()
         if installation.pending:
             added = ", ".join(scope_texts(installation.pending))
@@ -233,7 +233,7 @@ class Installations:
             self._email(installation.confirmers, "Confirm scopes", text)
 
     def confirm_scopes(self, installation: Installation, user: str) -> None:
-        """Confirm all pending scopes by one user; empty: by every user that must confirm."""
+        """Confirm all pending scopes by one user; empty means every user that must confirm."""
         _require_state(installation, "active", "disabled")
         if not installation.pending:
             raise bad_request("no scopes wait for confirmation")
@@ -246,7 +246,7 @@ class Installations:
             self.notify(installation, "integration-configuration.scope-change-confirmed")
 
     def _end(self, installation: Installation, state: Literal["removed", "deleted"]) -> None:
-        # Before the state changes, because a webhook is sent to an installation that exists.
+        # Before the state changes, because webhooks are sent to existing installations only.
         self.notify(installation, "integration-configuration.removed")
         installation.state = state
         installation.token = ""

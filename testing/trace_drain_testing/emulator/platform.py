@@ -22,7 +22,7 @@ from trace_drain_testing.emulator.switches import Faults, Unstated
 from trace_drain_testing.emulator.webhooks import Webhooks
 
 PROJECT_NAMES = ("storefront", "checkout")
-"""Projects that exist from the start, each with a deployment."""
+"""Names of the initial projects; each has a deployment."""
 INITIAL_REDIRECT = "https://receiver.example/platform/installed"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
@@ -52,7 +52,7 @@ class Secrets:
 
 
 class Platform:
-    """Everything that the emulated platform holds."""
+    """State of the emulated platform."""
 
     def __init__(self, clock: Clock, seed: int) -> None:
         self.clock = clock
@@ -88,7 +88,7 @@ class Platform:
 
     @property
     def first_token(self) -> str:
-        """Return the token of the installation that exists from the start."""
+        """Return the token of the initial installation."""
         return next(iter(self.installations.by_id.values())).token
 
     def install(
@@ -109,7 +109,7 @@ class Platform:
         )
 
     def redirect_of(self, installation: Installation, state: str, following: str) -> str:
-        """Return the address to which the browser goes after the installation."""
+        """Return the URL to which the browser is redirected after the installation."""
         values = {
             "code": installation.code.text,
             "configurationId": installation.id,
@@ -139,7 +139,7 @@ class Platform:
             raise not_found("project")
         for deployment in [each for each in self.deployments.values() if each.project == project_id]:
             del self.deployments[deployment.id]
-            # Ends the streams that follow it.
+            # Ends the followed streams of its events.
             deployment.set_state("CANCELED", self.clock.now_ms())
         self.send("project.removed", {"project": {"id": removed.id, "name": removed.name}})
 
@@ -167,8 +167,8 @@ class Platform:
         return found
 
     def send(self, kind: str, payload: Mapping[str, object]) -> int:
-        """Send a webhook to each installation that has an address for webhooks. Return their number."""
-        # Before the addresses are read: an overdue installation is deleted, and gets no more webhooks.
+        """Send a webhook to each installation with a webhook URL. Return their number."""
+        # Before the URLs are read, because an overdue installation is deleted and gets no more webhooks.
         self.installations.delete_due()
         receiving = [
             each
@@ -207,12 +207,12 @@ class Platform:
         states = {each.state for each in self.installations.by_id.values()}
         return self.unstated.shape_of("P41") == "paused" and "disabled" in states
 
-    def _new_id(self, wanted: str, prefix: Literal["prj_", "dpl_"], taken: Mapping[str, object]) -> str:
-        if len(taken) >= OBJECTS_MAX:
+    def _new_id(self, object_id: str, prefix: Literal["prj_", "dpl_"], objects: Mapping[str, object]) -> str:
+        if len(objects) >= OBJECTS_MAX:
             raise Refusal(HTTPStatus.CONFLICT, "conflict", f"{OBJECTS_MAX} objects exist; delete one first")
-        if wanted in taken:
+        if object_id in objects:
             raise Refusal(HTTPStatus.CONFLICT, "conflict", "the id is taken")
-        if wanted and not (_ID.fullmatch(wanted) and wanted.startswith(prefix)):
+        if object_id and not (_ID.fullmatch(object_id) and object_id.startswith(prefix)):
             raise bad_request(f"id is not valid; expected {prefix} and letters or digits")
-        self.ids.reserve(wanted)
-        return wanted or self.ids.new(prefix)
+        self.ids.reserve(object_id)
+        return object_id or self.ids.new(prefix)

@@ -1,4 +1,4 @@
-"""Errors of the emulated platform, and the body of each in the shape that is switched on."""
+"""Errors of the emulated platform, and their bodies in the chosen shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiohttp import web
 
 
 class Refusal(Exception):  # noqa: N818 - a verdict, not an accident
-    """A request is refused with a status, a code and a message."""
+    """Refusal of a request: a status, a code and a message."""
 
     def __init__(
         self, status: HTTPStatus, code: str, message: str, headers: dict[str, str] | None = None
@@ -36,7 +36,7 @@ def forbidden(message: str) -> Refusal:
 
 
 def response_of(refusal: Refusal, shape: str) -> web.Response:
-    """Return the answer in a shape of P6."""
+    """Return the response in a shape of P6."""
     code, message = refusal.code, str(refusal)
     if shape == "text":
         return web.Response(text=f"{code}: {message}\n", status=refusal.status, headers=refusal.headers)

@@ -1,4 +1,4 @@
-"""Run the emulator: listen, write `platform.json`, answer until it is stopped."""
+"""Run the emulator: listen, write `platform.json`, serve requests until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from trace_drain_testing.emulator.platform import Platform
 
 FACTS_NAME = "platform.json"
 SHUTDOWN_S = 1.0
-"""Time for running requests to end after a stop."""
+"""Time for open requests to end after a stop."""
 
 
 @asynccontextmanager
 async def running(platform: Platform, listen: Address, directory: Path) -> AsyncIterator[Facts]:
-    """Answer requests, and write the facts into the directory."""
+    """Serve requests, and write the facts into the directory."""
     sock = _listening(listen)
     address = Address(listen.host, sock.getsockname()[1]).to_connect
     facts = facts_of(platform, f"http://{address}")
@@ -31,7 +31,7 @@ async def running(platform: Platform, listen: Address, directory: Path) -> Async
     try:
         await runner.setup()
         await web.SockSite(runner, sock).start()
-        # After the socket listens, so that a reader of the file can connect.
+        # After the socket listens, so that a program that reads the file can connect.
         make_directories(directory)
         write_durably(directory / FACTS_NAME, msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
         yield facts
@@ -47,7 +47,7 @@ async def emulate(
     on_started: Callable[[Facts], None],
     stopped: Callable[[], Awaitable[object]],
 ) -> None:
-    """Answer requests until `stopped` returns."""
+    """Serve requests until `stopped` returns."""
     async with running(platform, listen, directory) as facts:
         on_started(facts)
         await stopped()

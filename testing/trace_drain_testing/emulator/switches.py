@@ -1,4 +1,4 @@
-"""Switches of the emulator: faults to inject, and shapes of answers that the specification leaves open."""
+"""Switches of the emulator: faults to inject, and shapes of responses that the specification leaves open."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ UNSTATED: Mapping[str, tuple[str, ...]] = {
 
 
 class Faults:
-    """Faults that are due. Each is used up by the request or delivery that it changes."""
+    """Faults to inject. A request or delivery uses up the fault that changes it."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(names)
         self.due: dict[str, int] = {}
 
     def add(self, name: str, count: int) -> None:
-        """Inject a fault this many times. 0: not any more."""
+        """Inject a fault this many times. 0 ends it."""
         if name not in self.names:
             raise bad_request(f"no such fault; expected one of {', '.join(self.names)}")
         self.due.pop(name, None)
@@ -58,21 +58,21 @@ class Faults:
 
 
 class Unstated:
-    """The chosen shape of everything that the specification leaves open."""
+    """The chosen shapes of responses that the specification leaves open."""
 
     def __init__(self, shapes: Mapping[str, tuple[str, ...]]) -> None:
         self.shapes = shapes
         self.chosen = {rule: names[0] for rule, names in shapes.items()}
 
-    def switch(self, wanted: Mapping[str, str]) -> None:
-        """Choose other shapes. Nothing changes if a rule or a shape is unknown."""
-        for rule, shape in wanted.items():
+    def switch(self, shapes: Mapping[str, str]) -> None:
+        """Choose other shapes; all or none, if a rule or a shape is unknown."""
+        for rule, shape in shapes.items():
             if rule not in self.shapes:
                 raise bad_request(f"no such switch; expected one of {', '.join(self.shapes)}")
             if shape not in self.shapes[rule]:
                 raise bad_request(f"{rule} has no such shape; expected one of {', '.join(self.shapes[rule])}")
-        self.chosen.update(wanted)
+        self.chosen.update(shapes)
 
     def shape_of(self, rule: str) -> str:
-        """Return the shape that was chosen for a rule."""
+        """Return the chosen shape of a rule."""
         return self.chosen[rule]

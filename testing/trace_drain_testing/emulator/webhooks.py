@@ -1,7 +1,7 @@
 """Webhooks of the emulated platform: signed, sent at least once, in any order, retried for 24 hours.
 
-Invariant: while an installation is disabled, only webhooks of `SENT_WHILE_DISABLED` are sent to it. The
-others wait until it is active again, or until their 24 hours are over.
+Invariant: while an installation is disabled, only webhooks of `SENT_WHILE_DISABLED` are sent to it. Other
+webhooks wait until it is active again, or until their 24 hours are over.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LATE_S = 3_600.0
 """Delay of a webhook that a fault delays."""
 TIMEOUT_S = 10.0
 KEPT_MAX = 10_000
-"""Webhooks that are kept. At the limit, only the newer half of those that wait is kept."""
+"""Maximum number of webhooks in memory. At the limit, the older half of the waiting webhooks is dropped."""
 CONCURRENT_MAX = 8
 Outcome = Literal["waiting", "delivered", "given up"]
 
@@ -59,7 +59,7 @@ class Webhook:
     last_status: int | None = None
     is_twice: bool = False
     is_held: bool = False
-    """Whether it waits until another webhook was sent."""
+    """Whether it waits until another webhook is sent."""
 
     def summary(self) -> dict[str, Any]:
         """Return the webhook without its body."""
@@ -76,7 +76,7 @@ class Webhook:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its installation is disabled and does not get it now."""
+        """Whether it waits because its installation is disabled."""
         installation = self.installation
         return (
             installation is not None
@@ -119,7 +119,7 @@ class Webhooks:
             is_twice=self.faults.take("webhook-twice"),
             is_held=self.faults.take("webhook-out-of-order"),
         )
-        self._forget()
+        self._evict()
         self.sent.append(made)
         self._added.notify()
         return made
@@ -134,7 +134,7 @@ class Webhooks:
                 if each.outcome == "waiting" and not each.is_held and not each.is_paused
             ]
             pause_s = max(0.05, min(waiting) - self.clock.now_s()) if waiting else None
-            # A manual clock moves only in `POST /clock`, which sends what is due.
+            # A manual clock moves only in `POST /clock`, which sends due webhooks.
             await self._added.wait(None if self.clock.is_manual else pause_s)
 
     async def send_due(self) -> None:
@@ -144,7 +144,7 @@ class Webhooks:
             due = [each for each in self.sent if self._is_due(each)]
             await asyncio.gather(*(self._attempt(each, free) for each in due))
             if due:
-                # The next round sends them, after the webhooks of this round.
+                # The next round sends the held webhooks, after those of this round.
                 held = [each for each in self.sent if each.is_held]
                 for each in held:
                     each.is_held = False
@@ -178,7 +178,7 @@ class Webhooks:
             webhook.retry_s = min(RETRY_S_MAX, 2 * webhook.retry_s)
 
     async def _post(self, webhook: Webhook) -> int | None:
-        """Send it. Return the status of the answer; None if there was none."""
+        """Send it. Return the status of the response; `None` without a response."""
         headers = {
             "Content-Type": "application/json",
             self.unstated.shape_of("P51-header"): self._signature(webhook.body),
@@ -202,7 +202,7 @@ class Webhooks:
             key = f"{key}, but wrong"
         return hmac.new(key.encode(), body, hashlib.sha1).hexdigest()
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         if len(self.sent) >= KEPT_MAX:
             waiting = [each for each in self.sent if each.outcome == "waiting"]
             self.sent[:] = waiting[-KEPT_MAX // 2 :]
@@ -213,7 +213,7 @@ def _document(
 ) -> dict[str, object]:
     document: dict[str, object] = {"id": webhook_id, "type": kind, "createdAt": now_ms}
     if shape == "flat":
-        # The id of the webhook comes last, because a payload may have an id of its own.
+        # Last, because the payload may have an id of its own.
         return {**payload, **document}
     if shape == "iso-time":
         document["createdAt"] = datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat()

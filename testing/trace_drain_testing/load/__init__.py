@@ -1,4 +1,4 @@
-"""Load generator: makes traffic, sends it as OTLP clients do, measures, and verifies what was stored.
+"""Load generator: generates traffic, sends it as OTLP clients do, measures, and verifies the stored spans.
 
     traffic → wire → template → requests → client → tally → report        verify: compares with the store
 

@@ -1,4 +1,4 @@
-"""Parser of HTTP/1.1 answers. Supports the parts of HTTP/1.1 that OTLP servers use."""
+"""Parser of HTTP/1.1 responses. Supports the parts of HTTP/1.1 that OTLP servers use."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class NotHttp(ValueError):  # noqa: N818 - a verdict
-    """The received bytes are not an HTTP/1.1 answer."""
+    """The received bytes are not an HTTP/1.1 response."""
 
 
 class Answer(NamedTuple):
-    """The parts of an answer that matter to a sender."""
+    """The parts of a response that a sender needs."""
 
     status: int
     body: bytes
     content_type: str = ""
     retry_after_s: float | None = None
     is_last: bool = False
-    """Whether the server closes the connection after this answer."""
+    """Whether the server closes the connection after this response."""
 
     @property
     def rejected_count(self) -> int:
-        """Number of rejected spans that the answer reports."""
-        # The usual answers of both encodings, which need no parser.
+        """Number of rejected spans that the response reports."""
+        # The usual responses of both encodings, which need no parser.
         if not self.body or self.body == b"{}":
             return 0
         try:
@@ -42,13 +42,13 @@ class Answer(NamedTuple):
                 partial = json.loads(self.body).get("partialSuccess") or {}
                 return int(partial.get("rejectedSpans", 0))
             return int(ExportTraceServiceResponse.FromString(self.body).partial_success.rejected_spans)
-        # An answer that cannot be parsed reports nothing; the count of stored spans shows what is missing.
+        # A response that cannot be parsed reports nothing; the count of stored spans shows missing spans.
         except (ValueError, AttributeError, DecodeError):
             return 0
 
     @property
     def message(self) -> str:
-        """Text of the answer's error message."""
+        """Error message of the response."""
         if self.content_type == "application/x-protobuf":
             with suppress(DecodeError):  # a google.rpc.Status has its text in the same field
                 return ExportTracePartialSuccess.FromString(self.body).error_message
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 def answer_in(received: bytes) -> tuple[Answer, int] | None:
-    """Return the first answer and its length; None if it is incomplete. Raises `NotHttp`."""
+    """Return the first response and its length; `None` if it is incomplete. Raises `NotHttp`."""
     head_end = received.find(b"\r\n\r\n")
     if head_end < 0:
         # A server that never ends its head must not fill the memory.
@@ -64,7 +64,7 @@ def answer_in(received: bytes) -> tuple[Answer, int] | None:
         return None
     status_line, *lines = received[:head_end].decode("latin-1").split("\r\n")
     status = _status_of(status_line)
-    # An interim answer, like 100, precedes the final one.
+    # An interim response, like 100, precedes the final one.
     if status < HTTPStatus.OK:
         final = answer_in(received[head_end + 4 :])
         return final and (final[0], final[1] + head_end + 4)

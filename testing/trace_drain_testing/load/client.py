@@ -1,4 +1,4 @@
-"""OTLP client: sends one request at a time, and retries the same bytes until a final answer.
+"""OTLP client: sends one request at a time, and retries the same bytes until a final response.
 
 Uses callbacks instead of coroutines: with 10 spans per request, a future per request would double the cost.
 """
@@ -61,12 +61,12 @@ class ClientContext:
         self.dice = Random()  # noqa: S311 - jitter
 
     def failed(self, reason: str) -> None:
-        """Count an attempt without an answer. Before any answer, probe whether the server expects TLS."""
+        """Count an attempt without a response; before the first response, probe for TLS."""
         self.tally.failed(reason)
         if (
             reason == RESET
             and self.target.tls is None
-            # One probe per run is enough to find a wrong scheme.
+            # One probe per run is enough to detect a wrong scheme.
             and self._probe is None
             and not self.tally.was_answered
         ):
@@ -74,7 +74,7 @@ class ClientContext:
 
     async def _probe_tls(self) -> None:
         target = self.target
-        # Asked again after the handshake: an answer in the meantime shows that the scheme is right.
+        # Checked again after the handshake: a response in the meantime shows that the scheme is right.
         if await speaks_tls(target.host, target.port, target.timeout_s) and not self.tally.was_answered:
             self.on_permanent_error(EXPECTED_TLS)
 
@@ -101,7 +101,7 @@ class Client:
             return
         ahead_s = request.intended_s - time.perf_counter()
         if ahead_s > 0:
-            # Open loop: wait until the request is due, whatever happened to earlier requests.
+            # Open loop: wait until the request is due, even if earlier requests failed.
             self._loop.call_later(ahead_s, self._try)
         else:
             self._try()
@@ -113,7 +113,7 @@ class Client:
 
     def end(self) -> None:
         """Drop the request in flight and close the connection."""
-        # A request that waits for its time was never sent, so nothing is unfinished.
+        # A request that is not due yet was never sent, so it is not unfinished.
         self._context.tally.unfinished += self._request is not None and self._request.attempts > 0
         self._request, self._has_ended = None, True
         self._hang_up()
@@ -125,7 +125,7 @@ class Client:
         if request is None or not self._deadline_s:
             self.failed("an answer without a request")
             return
-        # No attempt runs any more: `check` must not time out a request that waits for its retry.
+        # The attempt has ended: `check` must not time out a request that waits for its retry.
         self._deadline_s = 0.0
         tally.answered(answer)
         if answer.is_last:
@@ -141,7 +141,7 @@ class Client:
 
     def failed(self, reason: str) -> None:
         """See `Owner`."""
-        # A server may close an idle connection at any time, which is no failure.
+        # A server may close an idle connection at any time; this is not a failure.
         had_begun = bool(self._deadline_s)
         self._hang_up()
         if had_begun and self._request is not None:
@@ -190,7 +190,7 @@ class Client:
 
     def _retry_later(self, request: Request, retry_after_s: float | None) -> None:
         delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
-        # Given up now rather than after a pause whose end is already too late.
+        # Give up now if the retry would be too late.
         if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
             self._context.tally.given_up += 1
             self.take_next()

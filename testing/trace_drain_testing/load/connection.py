@@ -1,4 +1,4 @@
-"""Client connection: sends requests and parses answers, without interpreting them."""
+"""Client connection: sends requests and parses responses, without interpreting them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Owner(Protocol):
     """Receiver of a connection's events."""
 
     def answered(self, answer: Answer) -> None:
-        """Handle a complete answer."""
+        """Handle a complete response."""
 
     def failed(self, reason: str) -> None:
         """Handle a connection that closed or could not be used."""
@@ -25,7 +25,7 @@ class Connection(asyncio.Protocol):
     """Connection that reports to its owner until the owner hangs up."""
 
     def __init__(self, owner: Owner, known: dict[bytes, Answer]) -> None:
-        """`known`: cache of complete answers that were parsed before; most are identical."""
+        """`known`: cache of parsed responses by their bytes, because most are identical."""
         self._owner: Owner | None = owner
         self._known = known
         self._transport: asyncio.Transport | None = None
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
 
     def hang_up(self) -> None:
         """Close the connection without reporting it."""
-        # First, because `abort` leads to `connection_lost`, which must not be reported.
+        # First, because `abort` calls `connection_lost`, which must not be reported.
         self._owner = None
         if self._transport is not None:
             self._transport.abort()
@@ -52,11 +52,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data and report a complete answer."""
+        """Parse received data and report a complete response."""
         if self._owner is None:
             return
         known = self._known.get(data)
-        # Only at the start of an answer: the same bytes could be the end of another one.
+        # Only at the start of a response: the same bytes could be the end of another one.
         if known is not None and not self._received:
             self._owner.answered(known)
             return
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
             self._owner.answered(answer)
 
     def _remember(self, raw: bytes, answer: Answer) -> None:
-        # Answers with a varying part would otherwise fill the memory; emptying is cheap and rare.
+        # Responses with a varying part would otherwise fill the memory; clearing the cache is cheap and rare.
         if len(self._known) >= KNOWN_ANSWERS_MAX:
             self._known.clear()
         self._known[raw] = answer

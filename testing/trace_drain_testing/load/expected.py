@@ -14,7 +14,7 @@ _CODES = {0: "Unset", 1: "Ok", 2: "Error"}
 def wrong_columns(
     row: dict[str, Any], resource: Resource, span: Span, trace_id_start: bytes, base_ns: int
 ) -> list[str]:
-    """Return the columns in which a stored row differs from the span that was sent."""
+    """Return the columns in which a stored row differs from the sent span."""
     expected = expected_row(resource, span, trace_id_start, base_ns)
     return [name for name, value in expected.items() if row.get(name) != value]
 

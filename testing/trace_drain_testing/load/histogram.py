@@ -8,7 +8,7 @@ _SHARP_BITS = 7
 
 
 class Histogram:
-    """Counts of latencies by size."""
+    """Counts of latencies by bucket."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -24,7 +24,7 @@ class Histogram:
         self._counts[latency_us >> shift << shift] += 1
 
     def quantile_s(self, share: float) -> float | None:
-        """Return the latency that this share does not exceed; None if empty."""
+        """Return the quantile for a share from 0 to 1; `None` if empty."""
         if not self.count:
             return None
         target_count, seen_count = share * self.count, 0

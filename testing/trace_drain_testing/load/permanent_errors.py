@@ -8,7 +8,7 @@ import ssl
 from trace_drain_testing.load.plan import tls_context
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's errors for an answer in plain text, in all of its releases."""
+"""OpenSSL's errors for a response in plain text, in all of its releases."""
 EXPECTED_TLS = "the server expects TLS, and the URL has http; expected https://"
 EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected http://, or another port"
 
@@ -27,7 +27,7 @@ def failure_text(reason: OSError) -> str:
 
 
 def permanent_error(reason: OSError) -> str:
-    """Return what must change before a connection can succeed; empty: a retry may succeed."""
+    """Return what must change before a connection can succeed; empty if a retry may succeed."""
     match reason:
         case ssl.SSLCertVerificationError():
             why = reason.verify_message.rstrip(".")
@@ -40,13 +40,13 @@ def permanent_error(reason: OSError) -> str:
 
 async def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
     """Return whether the server completes a TLS handshake."""
-    # Whether the certificate is trusted does not matter: only the protocol is in question.
+    # An untrusted certificate does not matter, because only the protocol is tested.
     context = tls_context(ca_file=None, is_insecure=True)
     try:
         async with asyncio.timeout(timeout_s):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except OSError:
         return False
-    # Without waiting for the server to close.
+    # Without waiting for the server to close the connection.
     writer.transport.abort()
     return True

@@ -21,10 +21,10 @@ from trace_drain_testing.load.traffic import Shape, delivery
 from trace_drain_testing.load.wire import ENCODINGS
 
 SPANS_VARIED = 16_640
-"""Number of spans with different content. After that the same content repeats with new ids and times."""
+"""Number of spans with different content. Later spans repeat it with new ids and times."""
 TEMPLATES_MIN = 16
 GZIP_LEVEL = 6
-"""Compression level that SDKs use."""
+"""Compression level of SDKs."""
 READY_BYTES_MAX = 256 << 20
 """Memory limit for the bodies that are compressed before the run starts."""
 NUMBERS_MAX = 1 << 32
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Request:
-    """One request, kept until its final answer."""
+    """One request, kept until its final response."""
 
     number: int
     origin: Origin
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters from which requests are made."""
+    """Parameters of the requests."""
 
     shape: Shape
     run: bytes
@@ -78,7 +78,7 @@ class RequestStream:
         self._recipe = recipe
         encoding = ENCODINGS[recipe.encoding]
         template_count = min(count_max, max(TEMPLATES_MIN, -(-recipe.spans_varied // recipe.shape.spans)))
-        # Encoded before the run: during it, the generator must not be the bottleneck.
+        # Encoded before the run, so that the generator is not its bottleneck.
         templates = [Template(delivery(recipe.shape, ordinal), encoding) for ordinal in range(template_count)]
         self._templates = itertools.cycle(enumerate(templates))
         self._numbers = iter(range(min(count_max, NUMBERS_MAX)))
@@ -105,7 +105,7 @@ class RequestStream:
 
     def next(self) -> Request | None:
         """Return the next request; None after the last."""
-        # Each call makes a new generator; the numbers and templates are shared, so none repeats.
+        # Each call creates a generator; they share the numbers and templates, so no request repeats.
         return self._ready.popleft() if self._ready else next(self._fresh(), None)
 
     def _fresh(self) -> Iterator[Request]:
@@ -113,7 +113,7 @@ class RequestStream:
             ordinal, template = next(self._templates)
             body = template.body(self._recipe.run + struct.pack(">I", number), time.time_ns())
             if self._recipe.compression == "gzip":
-                # Without the time, which would make equal bodies differ.
+                # Without a time stamp, which would make equal bodies differ.
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
             yield Request(number, Origin(ordinal, template.base_ns), self._head_of(body), body)
 

@@ -26,9 +26,9 @@ class Plan:
 
     connections: int = 8
     duration_s: float | None = 10.0
-    """Time after which no new request is sent. `None`: until no requests are left."""
+    """Time after which no new request is sent. `None`: until all requests are sent."""
     requests_per_s: float | None = None
-    """Rate of an open loop. `None`: a closed loop, in which each client sends as fast as answers arrive."""
+    """Rate of an open loop. `None`: a closed loop, in which each client sends after each response."""
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Result:
 
     tally: Tally
     began_ns: int
-    """Start by the wall clock."""
+    """Start time by the wall clock."""
     elapsed_s: float = 0.0
-    """Time until the last answer."""
+    """Time until the last response."""
     cpu_s: float = 0.0
     """CPU time of the load generator. If it is close to `elapsed_s`, the generator was the bottleneck."""
     was_interrupted: bool = False
@@ -51,7 +51,7 @@ Progress = Callable[[float, Tally], None]
 
 
 class Run:
-    """Runs the clients until all requests are answered."""
+    """Runs the clients until all requests have a final response."""
 
     def __init__(self, plan: Plan, target: Target, feed: RequestStream, tally: Tally) -> None:
         self._plan, self._feed = plan, feed
@@ -93,7 +93,7 @@ class Run:
         request = self._feed.next()
         if request is not None:
             self._taken += 1
-            # Closed loop: read again, because making the body took time that is not latency.
+            # Closed loop: read the clock again, because the time to create the body is not latency.
             request.intended_s = intended_s if rate is not None else time.perf_counter()
         return request
 

@@ -1,4 +1,4 @@
-"""Counters of a run: answers, latencies, and the acknowledged requests."""
+"""Counters of a run: responses, latencies, and the acknowledged requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trace_drain_testing.load.requests import Origin, Request
 MESSAGE_CHARS_MAX = 500
 LATEST_ERROR_CHARS_MAX = 80
 SAMPLES_MAX = 64
-"""Number of requests, distributed over the run, of which one trace is compared with the store."""
+"""Number of requests, distributed over the run, from each of which one trace is compared with the store."""
 
 
 class Sample(NamedTuple):
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 @dataclass
 class Tally:
-    """Everything counted in one run."""
+    """The counters of one run."""
 
     spans_per_request: int
     latency: Histogram = field(default_factory=Histogram)
@@ -34,15 +34,15 @@ class Tally:
     recent: Histogram = field(default_factory=Histogram)
     """Latency of acknowledgements in the current second."""
     answers: Counter[str] = field(default_factory=Counter)
-    """Number of attempts by status, or by the reason that there was no answer."""
+    """Number of attempts by status, or by the error if there was no response."""
     messages: dict[str, str] = field(default_factory=dict)
-    """Message of the first answer of each status except 200."""
+    """Message of the first response of each status except 200."""
     latest_error: str = ""
-    """Reason that the latest attempt failed; cleared after a second with an acknowledgement."""
+    """Error of the latest failed attempt; cleared after a second with an acknowledgement."""
     acknowledged: bytearray = field(default_factory=bytearray)
     """One byte per request number: 1 if the request was acknowledged."""
     rejected: dict[int, int] = field(default_factory=dict)
-    """Number of rejected spans that the answer to a request reports, by request number."""
+    """Number of rejected spans that the response reports, by request number."""
     samples: list[Sample] = field(default_factory=list)
     bytes_sent: int = 0
     """Bytes of bodies sent, retries included."""
@@ -50,7 +50,7 @@ class Tally:
     given_up: int = 0
     refused: int = 0
     unfinished: int = 0
-    """Requests without a final answer at the end of the run."""
+    """Number of requests without a final response at the end of the run."""
     _sample_every: int = 1
 
     @property
@@ -74,7 +74,7 @@ class Tally:
         self.acknowledged[number] = 1
         if rejected := answer.rejected_count:
             self.rejected[number] = rejected
-        # Not a request with rejected spans: which of them are stored is unknown.
+        # Not a request with rejected spans, because it is unknown which spans are stored.
         elif number % self._sample_every == 0:
             self._sample(request)
 
@@ -87,11 +87,11 @@ class Tally:
 
     @property
     def was_answered(self) -> bool:
-        """Whether any attempt got an answer, whatever its status."""
+        """Whether any attempt got a response, of any status."""
         return any(key.isdigit() for key in self.answers)
 
     def answered(self, answer: Answer) -> None:
-        """Count an answer, and record the message of a refusal."""
+        """Count a response, and record the message of a refusal."""
         status = str(answer.status)
         self.answers[status] += 1
         if answer.status != HTTPStatus.OK:
@@ -100,7 +100,7 @@ class Tally:
             self.latest_error = f"{status} {' '.join(message.split())[:LATEST_ERROR_CHARS_MAX]}".rstrip()
 
     def failed(self, reason: str) -> None:
-        """Count an attempt without an answer."""
+        """Count an attempt without a response."""
         self.answers[reason] += 1
         self.latest_error = reason
 

@@ -1,6 +1,6 @@
-"""Request body that is encoded once and filled in with new trace ids per request and new times regularly.
+"""Request body that is encoded once; each request gets new trace ids, and regularly new times.
 
-Invariant: a new body costs one join: 30 µs for 520 spans, so that one core can load another.
+Invariant: a new body costs one join: 30 µs for 520 spans, so that one core generates enough load for another.
 """
 
 from __future__ import annotations

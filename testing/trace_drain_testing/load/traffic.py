@@ -40,7 +40,7 @@ class Shape:
     attributes: int = 11
     """Attributes per span."""
     events_share: float = 0.1
-    """Share of spans that failed and have an exception event."""
+    """Fraction of spans that failed and have an exception event."""
     projects: int = 20
     cardinality: int = 1_000_000
     """Number of distinct values of identifiers: users, orders, addresses."""
@@ -71,7 +71,7 @@ class Span(NamedTuple):
     message: str = ""
     """Message of the status."""
     trace_start: bytes = b""
-    """First half of the trace id. Empty: all traces of a request have the same, which the request sets."""
+    """First half of the trace id; empty if the request sets a common half for all of its traces."""
 
 
 class Resource(NamedTuple):
@@ -150,7 +150,7 @@ def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: by
 
 
 def _sized(dice: Random, shape: Shape, attributes: dict[str, Value]) -> Attributes:
-    """Return exactly `shape.attributes` attributes."""
+    """Return `shape.attributes` attributes."""
     limited = dict(list(attributes.items())[: shape.attributes])
     for index in range(len(limited), shape.attributes):
         limited[f"app.extra.{index}"] = f"value {dice.randrange(shape.cardinality)}"

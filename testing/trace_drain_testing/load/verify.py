@@ -20,7 +20,7 @@ from trace_drain_testing.load.traffic import delivery
 
 Row = dict[str, Any]
 Query = Callable[[str, Mapping[str, str]], Iterator[Row]]
-"""Returns the objects of the API's answer to a path and query; none for an unknown trace."""
+"""Returns the objects of the API's response to a path and query; none for an unknown trace."""
 
 PAGE_DIGITS = 5
 """Hex digits of the request number that vary within one query, which covers a million requests."""
@@ -30,10 +30,10 @@ POLL_S = 0.5
 
 @dataclass
 class Findings:
-    """Errors that were found, and the amounts that were checked."""
+    """Errors, and the numbers of checked spans."""
 
     spans: int = 0
-    """Number of acknowledged spans that should be stored."""
+    """Number of acknowledged spans, which should be stored."""
     missing: int = 0
     twice: int = 0
     wrong: int = 0
@@ -43,11 +43,11 @@ class Findings:
 
     @property
     def are_good(self) -> bool:
-        """Whether every acknowledged span is stored exactly once, with the content that was sent."""
+        """Whether every acknowledged span is stored exactly once, with the sent content."""
         return not (self.missing or self.twice or self.wrong)
 
     def add(self, example: str) -> None:
-        """Keep the example, up to `EXAMPLES_MAX`."""
+        """Keep an example, up to `EXAMPLES_MAX`."""
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(example)
 
@@ -86,7 +86,7 @@ class Verifier:
     sleep: Callable[[float], None] = time.sleep
 
     def verify(self, result: Result) -> Findings:
-        """Wait until all acknowledged spans are stored, or no more arrive, and compare."""
+        """Wait until all acknowledged spans are stored or no more become readable, and compare."""
         findings = Findings()
         # A minute earlier than the start, because spans are dated before they are sent.
         since = f"{int(time.time() - result.began_ns / 1e9) + 60}s"
@@ -97,7 +97,7 @@ class Verifier:
         return findings
 
     def _count(self, tally: Tally, since: str, findings: Findings) -> None:
-        # The array grows in steps, so its end contains requests that were never sent.
+        # The array grows in steps, so its end has requests that were never sent.
         last = len(tally.acknowledged.rstrip(b"\0"))
         per_page = 16**PAGE_DIGITS
         for first in range(0, last, per_page):
@@ -112,7 +112,7 @@ class Verifier:
             self._judge(expected_by_request, counts_by_request, findings)
 
     def _settled(self, page: str, since: str, expected_count: int) -> dict[int, tuple[int, int]]:
-        """Query until the acknowledged spans are stored, or until no more arrive."""
+        """Query until the acknowledged spans are stored, or no more become readable."""
         most_stored, progress_s = -1, self.now()
         query = {"trace_id": self.recipe.run.hex() + page, "digits": "16", "since": since}
         while True:
@@ -121,7 +121,7 @@ class Verifier:
                 int(row["Prefix"][8:16], 16): (row["Spans"], row["Distinct"]) for row in rows
             }
             stored = sum(distinct for _, distinct in counts_by_request.values())
-            # Any progress restarts the wait: a store that catches up slowly has lost nothing.
+            # Any progress restarts the wait, because a slow store has lost nothing.
             if stored > most_stored:
                 most_stored, progress_s = stored, self.now()
             if stored >= expected_count or self.now() - progress_s > self.settle_s:
@@ -140,18 +140,18 @@ class Verifier:
             if distinct < expected:
                 findings.missing += expected - distinct
                 findings.add(f"{self._name(number)}: {distinct} of {expected} acknowledged spans are stored")
-        # Also requests without an acknowledgement: they may be stored, but not twice.
+        # Also requests without an acknowledgement, which may be stored, but not twice.
         for number, (stored, distinct) in counts_by_request.items():
             if stored > distinct:
                 findings.twice += stored - distinct
                 findings.add(f"{self._name(number)}: {stored} rows for {distinct} spans")
 
     def _compare(self, number: int, ordinal: int, base_ns: int, findings: Findings, until_s: float) -> None:
-        """Read one trace of a request, and compare every span with the span sent."""
+        """Read one trace of a request, and compare every span with the sent span."""
         half = self.recipe.run + number.to_bytes(4, "big")
         resources = delivery(self.recipe.shape, ordinal)
         halves = sorted({span.trace_half for resource in resources for span in resource.spans})
-        # By number, so that the samples do not all compare the first trace of a request.
+        # Chosen by number, so that not all samples compare the first trace of a request.
         trace_half = halves[number % len(halves)]
         stored = self._readable((half + trace_half).hex(), until_s)
         for resource in resources:
@@ -165,7 +165,7 @@ class Verifier:
                     findings.add(f"{self._name(number)}: {difference}")
 
     def _readable(self, trace_id: str, until_s: float) -> dict[str, dict[str, Any]]:
-        """Return the spans of a trace by id, once it can be read; none if it cannot until a time."""
+        """Return the spans of a trace by id, once it is readable; empty if it is not readable in time."""
         while True:
             rows = list(self.query(f"/api/v1/traces/{trace_id}", {}))
             # The engine shows the rows of an INSERT before those of the companion table, which finds a trace.

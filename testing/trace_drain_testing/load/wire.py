@@ -1,4 +1,4 @@
-"""Encoders of deliveries, protobuf and JSON, with marks where each request gets new trace ids and times.
+"""Encoders of deliveries, protobuf and JSON, with marks for the trace ids and times of each request.
 
 Protobuf is encoded by OpenTelemetry's library, JSON as SDKs write it: hex ids, times as decimal strings.
 """
@@ -40,11 +40,11 @@ class Marks:
 
 
 class Encoding(NamedTuple):
-    """Functions that encode bodies, and that find and fill their marks."""
+    """Functions that encode bodies, and that find and replace their marks."""
 
     content_type: str
     body: Callable[[Sequence[Resource]], tuple[bytes, list[int]]]
-    """Returns the marked body, and the offset for each time mark."""
+    """Returns the body with marks, and the time offset of each mark."""
     half_mark: bytes
     half: Callable[[bytes], bytes]
     """Encodes a trace id's half."""

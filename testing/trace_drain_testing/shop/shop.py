@@ -1,6 +1,6 @@
-"""Web shop on the emulated platform: its deployments, an hour of history, and requests as long as it runs.
+"""Web shop on the emulated platform: its deployments, an hour of history, and live requests.
 
-Invariant: the same seed and start time make the same requests, spans and events.
+Invariant: the same seed and start time generate the same requests, spans and events.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ BACKEND = "dpl_backend_1"
 FAILED_BUILD = "dpl_shop_c"
 PROJECT_NAMES = {WEB_PROJECT: "shop", BACKEND_PROJECT: "backend"}
 B_SHARE = 1 / 3
-"""Share of the history in which release B answers."""
+"""Fraction of the history in which release B serves requests."""
 BUILD_MS = 20_000
-"""Time before the first request at which the build of a release begins."""
+"""Time between the start of the build of a release and its first request."""
 BATCH = 100
-"""Requests of a delivery."""
+"""Number of requests in a delivery."""
 TICK_S = 1.0
 SECOND_NS = 10**9
 AGE_NS = 2 * SECOND_NS
@@ -44,7 +44,7 @@ AGE_NS = 2 * SECOND_NS
 
 
 class Platform(Protocol):
-    """What the shop needs of the platform."""
+    """The parts of the platform that the shop uses."""
 
     def add_project(self, project: str, name: str) -> None:
         """Add a project, unless it exists."""
@@ -75,7 +75,7 @@ class ShopRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Shop:
-    """The shop, and what it has sent."""
+    """The shop, and its progress."""
 
     platform: Platform
     parameters: ShopRequest
@@ -83,7 +83,7 @@ class Shop:
     is_live: bool = False
     """Whether the history is complete."""
     _end_ns: int = 0
-    """Start of the first request that is not sent yet, at the earliest."""
+    """Time up to which requests are sent."""
     _writers: dict[str, EventWriter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Shop:
         return int(self.platform.now_s() * SECOND_NS) - AGE_NS
 
     async def send_history(self) -> None:
-        """Create projects and deployments, and send the requests before now."""
+        """Create projects and deployments, and send the history."""
         self._end_ns = end_ns = self._newest_ns()
         begin_ns = end_ns - self.parameters.history_s * SECOND_NS
         change_ns = end_ns - int(self.parameters.history_s * B_SHARE) * SECOND_NS
@@ -133,10 +133,10 @@ class Shop:
     async def _send(self, release: Release, begin_ns: int, end_ns: int) -> None:
         """Send the requests that begin within a time range."""
         step_ns = int(SECOND_NS / self.parameters.requests_per_s)
-        # On a grid of absolute times, so that adjacent ranges neither repeat nor skip a request.
+        # Aligned to absolute times, so that adjacent ranges neither repeat nor skip a request.
         starts_ns = range(-(-begin_ns // step_ns) * step_ns, end_ns, step_ns)
-        for place in range(0, len(starts_ns), BATCH):
-            await self._send_batch(release, starts_ns[place : place + BATCH])
+        for index in range(0, len(starts_ns), BATCH):
+            await self._send_batch(release, starts_ns[index : index + BATCH])
 
     async def _send_batch(self, release: Release, starts_ns: Sequence[int]) -> None:
         base_ns = starts_ns[0]
@@ -156,7 +156,7 @@ class Shop:
 
 @dataclass
 class ShopRunner:
-    """The shop that runs, if any."""
+    """Runner of at most one shop."""
 
     platform: Platform
     shop: Shop | None = None
@@ -176,7 +176,7 @@ class ShopRunner:
         self._task = self.shop = None
 
     def summary(self) -> dict[str, Any]:
-        """Return what runs. Raises the error with which the shop ended."""
+        """Return the state of the shop. Raises the error that ended it."""
         if self._task is not None and self._task.done():
             self._task.result()
         if self.shop is None:

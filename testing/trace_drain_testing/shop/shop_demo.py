@@ -1,6 +1,6 @@
 """Command of `make demo`: the emulator, a receiver with its pages, a drain and the shop; prints a tour.
 
-Ends with Ctrl-C. Leaves only its directory behind, which has the logs of both programs.
+Ends with Ctrl-C. Leaves only its directory, which has the logs of both programs.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 START_S = 120.0
-"""Time for the programs to start, and for the first spans to be readable."""
+"""Timeout for the start of the programs, and for the first readable spans."""
 STOP_S = 30.0
 POLL_S = 0.5
 ANSWER_S = 30.0
 DRAIN_SECRET = "demo-drain-secret"  # noqa: S105 - of a receiver on this machine that ends with the demo
 WEBHOOK_PATH = "/platform/webhooks"
 MODEL = "globex/vision"
-"""Model of the emulated gateway that explains traces."""
+"""Model of the emulated gateway for explanations of traces."""
 CONFIG_NAME = "trace-drain.toml"
 LOG_LINES = 20
-"""Lines of a log that are shown when a program ends unexpectedly."""
+"""Number of lines of a log that are printed when a program ends unexpectedly."""
 
 
 class DemoFailed(Exception):  # noqa: N818 - a verdict
@@ -103,7 +103,7 @@ def _run(stack: ExitStack, directory: Path, options: argparse.Namespace) -> NoRe
     emulate = ["platform", "emulate", "--listen", "127.0.0.1:0", "--data", str(directory / "platform")]
     emulator = stack.enter_context(_started("emulator", emulate, directory))
     facts = _until("the emulator", lambda: _file(directory / "platform" / "platform.json"), emulator)
-    # Chosen before the start, because the platform needs the addresses of webhooks and of the redirect.
+    # Chosen before the start, because the platform needs the URLs of webhooks and of the redirect.
     intake, pages = _free_addresses(2)
     config = _write_config(directory, facts, intake, pages)
     serve = ["serve", "--config", str(config), "--listen", intake, "--api-listen", pages]
@@ -153,7 +153,7 @@ def _write_config(directory: Path, facts: Json, intake: str, pages: str) -> Path
     for name, secret in {**secrets, "drain_secret": DRAIN_SECRET}.items():
         path = directory / name
         write_durably(path, secret.encode())
-        # Strings of JSON are strings of TOML.
+        # Strings of JSON are valid strings of TOML.
         files[name] = json.dumps(str(path))
     webhooks = urlencode({"webhook_url": f"http://{intake}{WEBHOOK_PATH}"})
     path = directory / CONFIG_NAME
@@ -203,7 +203,7 @@ def _started(name: str, arguments: Sequence[str], directory: Path) -> Iterator[P
         # Ctrl-C in a terminal goes to the demo only, which ends the programs in their order.
         process_group=0,
     )
-    # The program has its own copy.
+    # The program has its own copy of the descriptor.
     os.close(output)
     try:
         yield Program(process, log)
@@ -217,7 +217,7 @@ def _started(name: str, arguments: Sequence[str], directory: Path) -> Iterator[P
 
 
 def _until(what: str, ask: Callable[[], T | None], *programs: Program) -> T:
-    """Ask until there is an answer. A program that does not answer yet has none."""
+    """Poll until a result is available. A program that does not respond yet has no result."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         for program in programs:
@@ -236,7 +236,7 @@ def _site(directory: Path, facts: Json) -> Site:
 
 
 def _verdict(site: Site) -> str | None:
-    """Return the sentence of the comparison, once release B is worse."""
+    """Return the verdict of the comparison, once release B is worse."""
     query = urlencode({"a": RELEASE_A.deployment, "b": RELEASE_B.deployment})
     verdict = str(_json(f"{site.pages}/api/v1/compare?{query}")["verdict"])
     return verdict if "is worse" in verdict else None
@@ -252,7 +252,7 @@ def _failed_trace(site: Site) -> str:
 def _free_addresses(count: int) -> list[str]:
     """Return addresses of this machine with ports that are unused now."""
     with ExitStack() as stack:
-        # Open together, so that they differ.
+        # Open at the same time, so that the ports differ.
         listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [f"127.0.0.1:{each.getsockname()[1]}" for each in listening]
 
@@ -266,7 +266,7 @@ def _json(url: str, body: Json | None = None) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _answer(url: str, body: Json | None = None) -> bytes:
-    """Return an answer. Raises `OSError` for a status that is an error."""
+    """Return a response. Raises `OSError` for an error status."""
     content = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - our own address
     with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310 - as above

@@ -39,11 +39,11 @@ class EventWriter:
     def __init__(self, deployment: str, begin_ms: int) -> None:
         self.deployment = deployment
         self._begin_ms = begin_ms
-        # From the time on, so that a shop that is started again repeats no event.
+        # Starts at the time, so that a restarted shop repeats no event.
         self._serials = itertools.count(begin_ms * 1_000)
 
     def build(self, *, is_worse: bool = False, has_failed: bool = False) -> Iterator[Event]:
-        """Yield the events of a build, from the queue to its end."""
+        """Yield the events of a build, from its place in the queue to its end."""
         lines = [*BUILD_LINES[:4], *FAILED_LINES] if has_failed else [*BUILD_LINES]
         if is_worse:
             lines.append(WORSE_LINE)

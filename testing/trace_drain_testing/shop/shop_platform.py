@@ -27,16 +27,16 @@ class ShopPlatform:
             self._platform.add_deployment(deployment, project, url)
 
     def add_events(self, deployment: str, events: Sequence[Event]) -> None:
-        """Add events. The deployment gets the state that the last of them names."""
-        found = self._platform.deployment(deployment)
-        if len(found.events) + len(events) > EVENTS_MAX:
-            # A shop that runs for days goes on, without events.
+        """Add events. The last event with a state sets the state of the deployment."""
+        emulated = self._platform.deployment(deployment)
+        if len(emulated.events) + len(events) > EVENTS_MAX:
+            # A shop that runs for days continues without events.
             return
-        found.add(events, self._platform.clock.now_ms())
+        emulated.add(events, self._platform.clock.now_ms())
         for event in events:
             if event["type"] == "deployment-state":
-                found.state = event["payload"]["info"]["readyState"]
-        found.changed.notify()
+                emulated.state = event["payload"]["info"]["readyState"]
+        emulated.changed.notify()
 
     async def forward(self, traffic: Traffic) -> None:
         """Send spans to the drains."""

@@ -31,16 +31,16 @@ UNSET, FAILED = 0, 2
 SHAPE = Shape(cardinality=5_000)
 WEB_PROJECT, BACKEND_PROJECT = "prj_shop", "prj_backend"
 PROJECT_OF = {"web": WEB_PROJECT, "cart": BACKEND_PROJECT, "payments": BACKEND_PROJECT}
-"""Projects by service."""
+"""Service → project."""
 SCOPE_OF = {"web": ("next.js", "15.3.1"), "cart": ("fastify", "5.2.0"), "payments": ("fastify", "5.2.0")}
 ROUTES = (("GET", "/"), ("GET", "/products/[id]"), ("GET", "/cart"), ("POST", "/checkout"))
 ROUTE_WEIGHTS = (4, 5, 2, 3)
 CHECKOUT = "/checkout"
 WORSE_OPERATION = "applyCoupons"
 COUPONS_MS, COUPONS_WORSE_MS = 12.0, 240.0
-"""Median duration of the worse operation, before and in the worse release."""
+"""Median duration of the operation that regresses, before and in the worse release."""
 FAILED_SHARE, FAILED_WORSE_SHARE = 0.005, 0.12
-"""Share of the checkouts that fail, before and in the worse release."""
+"""Fraction of the checkouts that fail, before and in the worse release."""
 CONNECT_NS = 400_000
 """Time on the network between two services, each way."""
 SPREAD = 0.35
@@ -50,7 +50,7 @@ REQUEST_ID, PLATFORM_ID = "platform.requestId", "platform.id"
 
 
 class Release(NamedTuple):
-    """A deployment that answers requests."""
+    """A deployment that serves requests."""
 
     deployment: str
     is_worse: bool = False
@@ -64,7 +64,7 @@ class Request:
     platform_id: str
     trace_half: bytes
     start_ns: int
-    """Offset of the request from the time at which its delivery's spans begin; as all other times here."""
+    """Offset of the request from the base time of its delivery, as for all other times here."""
     attributes: dict[str, Value] = field(default_factory=dict)
     """Attributes of its root span."""
     failure: str = ""
@@ -72,12 +72,12 @@ class Request:
 
     @property
     def status(self) -> int:
-        """Return the status of the answer."""
+        """Return the status of the response."""
         return int(self.attributes["http.response.status_code"])
 
 
 class _Writer:
-    """Writer of the spans of one request, one after another in time."""
+    """Writer of the spans of one request, in the order of time."""
 
     def __init__(self, dice: Random, request: Request) -> None:
         self.dice = dice
@@ -190,7 +190,7 @@ def _new_request(dice: Random, start_ns: int, method: str, route: str) -> Reques
 
 
 def _call(writer: _Writer, parent: bytes, service: str, name: str, *, statements: int) -> None:
-    """Add a call of another service, its answer, and its database calls."""
+    """Add a call of another service, the span of that service, and its database calls."""
     client, server = writer.new_id(), writer.new_id()
     called_ns = writer.now_ns
     writer.now_ns += CONNECT_NS
@@ -218,7 +218,7 @@ def _call(writer: _Writer, parent: bytes, service: str, name: str, *, statements
 
 
 def _apply_coupons(writer: _Writer, parent: bytes, *, is_worse: bool) -> str:
-    """Add the operation that the worse release made slow. Return why it failed."""
+    """Add the operation that is slow in the worse release. Return why it failed."""
     begun_ns, dice = writer.now_ns, writer.dice
     writer.wait_ms(COUPONS_WORSE_MS if is_worse else COUPONS_MS)
     has_failed = dice.random() < (FAILED_WORSE_SHARE if is_worse else FAILED_SHARE)

@@ -1,4 +1,4 @@
-// Claims about which spans of repeated answers the page shows.
+// Tests of the spans of repeated responses that the page shows.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,14 +8,14 @@ const row = (key, received_ms = 100_000) => ({ key, received_ms });
 const keys = (rows) => rows.map((each) => each.key);
 const made = (more = {}) => new Arrivals({ rowsMax: 3, overlapMs: 1_000, ...more });
 
-test("a row is shown once, whatever the overlap of the answers", () => {
+test("a row is shown once, for any overlap of the responses", () => {
   const arrivals = made({ shown: [row("a")] });
 
   assert.deepEqual(keys(arrivals.take([row("b"), row("a")])), ["b"]);
   assert.deepEqual(keys(arrivals.take([row("c"), row("b"), row("a")])), ["c"]);
 });
 
-test("the next answer begins before the newest row, for rows that become readable late", () => {
+test("the next response begins before the newest row, for rows that become readable late", () => {
   const arrivals = made({ shown: [row("a", 50_000)] });
 
   assert.equal(arrivals.afterMs, 49_000);
@@ -25,7 +25,7 @@ test("the next answer begins before the newest row, for rows that become readabl
   assert.equal(arrivals.afterMs, 59_000);
 });
 
-test("a cut answer without a known row leaves a gap, until enough answers join the one before", () => {
+test("a cut response without a known row leaves a gap, until enough responses overlap", () => {
   const arrivals = made({ shown: [row("a")] });
   const gaps = (names, isCut) => {
     arrivals.take([...names].map((name) => row(name)), isCut);

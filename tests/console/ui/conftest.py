@@ -49,7 +49,7 @@ StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
 
 FIRST_SPAN_S = int(time.time()) // 3_600 * 3_600 - 8 * 3_600
-"""A full hour within the last day, at any time of the day: the pickers count the spans of 24 hours."""
+"""Start of an hour within the last day, at any time of the day: the pickers count the spans of 24 hours."""
 TIMES = {
     "since": f"{datetime.fromtimestamp(FIRST_SPAN_S, UTC):%FT%T.000Z}",
     "until": f"{datetime.fromtimestamp(FIRST_SPAN_S + 3_600, UTC):%FT%T.000Z}",
@@ -80,7 +80,7 @@ SENT = (
 )
 """Texts of senders, as they are sent."""
 HOSTILE = tuple(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in SENT)
-"""The same texts as they are stored; they must stay text."""
+"""The same texts as stored; they must stay text."""
 HOSTILE_TRACE = "f" * 32
 HUGE = "W" * 2**20
 KEY_CHARS = 2**16
@@ -105,7 +105,7 @@ FULLER_URLS = (
     "/deployment/dpl_2?kind=build",
     f"/trace/{HUGE_TRACE}",
 )
-"""Pages whose parameters make them show more."""
+"""Pages with parameters that add content."""
 URLS = PAGE_URLS + FULLER_URLS
 
 
@@ -171,8 +171,8 @@ def _hostile_resource(text: str, trace_id: str, number: int, parent: int) -> Row
 
 
 def _segment(*resources: Row) -> bytes:
-    """Return a sealed segment with these resources, as the receiver makes it of a delivery."""
-    # Not orjson, which writes no half of a surrogate pair.
+    """Return a sealed segment with these resources, as the receiver writes it."""
+    # Not orjson, which cannot write half of a surrogate pair.
     body = json.dumps({"resourceSpans": resources}).encode()
     delivery = Delivery(
         "shop", body, ContentKind.JSON, (), time.time_ns(), strict=False, body_bytes_max=len(body)
@@ -186,38 +186,38 @@ def _events() -> Iterator[Row]:
     """Yield the build of `dpl_2`, in which a step fails, and requests."""
     begin_ms = (FIRST_SPAN_S + 1_700) * 1_000
     texts = ("Cloning shop", "Running build", "Compiled", "error: cart.ts has no types", "Build finished")
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         info = {"type": "build", "name": "bld_1", "step": text.partition(" ")[0]}
-        payload = {"id": f"line_{place}", "serial": str(place), "text": text, "info": info}
+        payload = {"id": f"line_{index}", "serial": str(index), "text": text, "info": info}
         yield {
             "type": "stderr" if "error" in text else "stdout",
-            "created": begin_ms + place * 5_000,
+            "created": begin_ms + index * 5_000,
             "payload": payload,
         }
-    for place, state in enumerate(("QUEUED", "BUILDING", "READY")):
-        payload = {"id": f"state_{place}", "info": {"readyState": state}}
-        yield {"type": "deployment-state", "created": begin_ms + place * 15_000, "payload": payload}
-    for place, status in enumerate((200, 503)):
+    for index, state in enumerate(("QUEUED", "BUILDING", "READY")):
+        payload = {"id": f"state_{index}", "info": {"readyState": state}}
+        yield {"type": "deployment-state", "created": begin_ms + index * 15_000, "payload": payload}
+    for index, status in enumerate((200, 503)):
         proxy = {"method": "GET", "host": "shop.example", "path": "/cart", "statusCode": status}
-        payload = {"id": f"request_{place}", "requestId": f"req_{place}", "proxy": proxy}
-        yield {"type": "request", "created": begin_ms + 200_000 + place, "payload": payload}
+        payload = {"id": f"request_{index}", "requestId": f"req_{index}", "proxy": proxy}
+        yield {"type": "request", "created": begin_ms + 200_000 + index, "payload": payload}
 
 
 def _hostile_events() -> Iterator[Row]:
     """Yield an event for each hostile text and for a long one. All of its texts are that text."""
-    for place, text in enumerate((*HOSTILE, HUGE)):
+    for index, text in enumerate((*HOSTILE, HUGE)):
         info = dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), text)
         proxy = dict.fromkeys(("method", "host", "path", "platformId", "clientIp"), text)
         payload = {
             "text": text,
-            "requestId": text if place % 2 else "",
+            "requestId": text if index % 2 else "",
             "info": info,
             "proxy": proxy,
             text: text,
         }
         yield {
-            "type": "stderr" if place % 3 else text,
-            "created": FIRST_SPAN_S * 1_000 + place,
+            "type": "stderr" if index % 3 else text,
+            "created": FIRST_SPAN_S * 1_000 + index,
             "payload": payload,
         }
 
@@ -228,7 +228,7 @@ def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     segment = tmp_path_factory.mktemp("segments") / "hostile.native.lz4"
     segment.write_bytes(
         _segment(
-            *(_hostile_resource(text, HOSTILE_TRACE, place + 1, place) for place, text in enumerate(SENT)),
+            *(_hostile_resource(text, HOSTILE_TRACE, index + 1, index) for index, text in enumerate(SENT)),
             _hostile_resource(HUGE, HUGE_TRACE, 1, 0),
         )
     )
@@ -237,7 +237,7 @@ def shop_store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + lines.decode())
         store.insert(segment, token="hostile", query_id="hostile")
         store_events(store, "prj_1", "dpl_2", _events(), FIRST_SPAN_S * 1_000)
-        # The deployment whose page `URLS` has.
+        # The deployment of the page in `URLS`.
         store_events(store, HOSTILE[0], HOSTILE_TRACE, _hostile_events(), FIRST_SPAN_S * 1_000)
         yield store
 
@@ -270,7 +270,7 @@ def remove_projects(projects: Projects) -> None:
 
 @pytest.fixture
 def facts(tmp_path: Path) -> Iterator[FactsOfTest]:
-    """Yield facts about a receiver that has received nothing. Tests replace some of them."""
+    """Yield the facts of a receiver without deliveries. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path), list)
@@ -299,7 +299,7 @@ async def start_site(facts: FactsOfTest) -> AsyncIterator[StartSite]:
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
-    """Return a function that starts the API and the pages with users, over a store that is not reachable."""
+    """Return a function that starts the API and the pages with users, over an unreachable store."""
     async with AsyncExitStack() as stack:
 
         async def enter(access: Access = USERS, token: str = "", replayer: Replayer | None = None) -> Client:

@@ -7,7 +7,7 @@ import { destinationsFor, destinationsOf, merged, SHOWN_MAX, traceIdOf } from ".
 const TIMES = "since=2026-01-31T10%3A00Z&until=2026-01-31T11%3A00Z";
 const PAGE = `?q=a&deployment=dpl_1&project=prj_1&${TIMES}`;
 
-test("a trace id leads to the trace, in each spelling", () => {
+test("a trace id in any spelling opens the trace", () => {
   const id = "0123456789abcdef0123456789abcdef";
   for (const typed of [id, ` ${id.toUpperCase()}\n`, "01234567-89ab-cdef-0123-456789abcdef"]) {
     assert.deepEqual(destinationsFor(typed, [], PAGE), [{ kind: "trace", text: id, url: `/trace/${id}` }]);
@@ -15,7 +15,7 @@ test("a trace id leads to the trace, in each spelling", () => {
   assert.equal(traceIdOf("0123"), "");
 });
 
-test("a name leads to its spans in the project and the time range of the page", () => {
+test("a name opens its spans in the project and the time range of the page", () => {
   const [service] = destinationsOf("service", ['a "b"* c'], PAGE);
   const parameters = new URL(service.url, "http://h").searchParams;
   assert.equal(parameters.get("filter"), 'service="a \\"b\\"\\* c"');
@@ -26,7 +26,7 @@ test("a name leads to its spans in the project and the time range of the page", 
   assert.deepEqual(destinationsOf("service", [""], PAGE), []);
 });
 
-test("what begins with the text comes first, and a search for it last", () => {
+test("names that begin with the text come first, and a search for it last", () => {
   const known = ["a web", "Web", "cart"].map((text) => ({ kind: "service", text, url: text }));
   const found = destinationsFor(" wEb ", known, "");
   assert.deepEqual(found.map(({ text }) => text), ["Web", "a web", "search for operations with “wEb”"]);

@@ -1,4 +1,4 @@
-// Claims about the overview of a trace.
+// Tests of the overview of a trace.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

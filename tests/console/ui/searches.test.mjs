@@ -24,7 +24,7 @@ test("a search is in the list once, the last saved first", () => {
   assert.deepEqual(withSearch(["filter=a", "filter=b"], "filter=b"), ["filter=b", "filter=a"]);
 });
 
-test("the list is bounded", () => {
+test("the list has a maximum length", () => {
   const full = Array.from({ length: SEARCHES_MAX }, (_, place) => `filter=${place}`);
   const longer = withSearch(full, "filter=new");
   assert.equal(longer.length, SEARCHES_MAX);

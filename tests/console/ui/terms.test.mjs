@@ -34,12 +34,12 @@ test("a key without a dot has its scope, and a key that needs quotation marks is
   assert.deepEqual(keyTerms(rows, "span."), ["span.http.route=", "resource.http.route=", "span.tenant="]);
 });
 
-test("texts that begin with what is typed come first, and there are at most as many as asked for", () => {
+test("texts that begin with the typed text come first, up to the limit", () => {
   assert.deepEqual(matching(["db.route", "Route", "route", "web"], "route", 9), ["Route", "db.route"]);
   assert.deepEqual(matching(["a1", "a2", "a3", "a1"], "a", 2), ["a1", "a2"]);
 });
 
-test("values are asked for where a question lists them", () => {
+test("values are queried if a query lists them", () => {
   const fields = ["service", "duration"];
   assert.equal(valuesQuestion("duration", fields), null);
   assert.equal(valuesQuestion("service", fields).path, "services");

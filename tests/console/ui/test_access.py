@@ -36,7 +36,7 @@ from tests.support.fake_clickhouse import MemoryStore
 
 FOR_ADMINS = {("GET", "/platform/install"), ("GET", "/platform/installed")}
 CHANGES_BY_GET = {("GET", "/platform/installed")}
-"""The platform leads a browser there; a signed state proves that the user wants the change."""
+"""The platform redirects a browser there; a signed state proves that the user began the installation."""
 CHANGES = {
     ("POST", "/api/v1/dead/{id}/replay"),
     ("DELETE", "/api/v1/dead/{id}"),
@@ -62,7 +62,7 @@ PUBLIC = {
 
 READS_BY_POST = {("POST", path) for path in ("/api/v1/sql", "/sql", "/mcp", *EXPLANATIONS)}
 SESSIONS = {("POST", "/login"), ("POST", "/logout")}
-"""Routes that log a line of their own."""
+"""Routes with a log line of their own."""
 
 
 def routes_of(client: Client) -> list[tuple[str, str, Any]]:
@@ -266,7 +266,7 @@ async def test_proxy_names_the_user(start: StartReceiver) -> None:
     ],
     ids=["missing", "empty", "twice", "long", "control character"],
 )
-async def test_proxy_without_a_single_name_proves_nothing(
+async def test_proxy_header_without_exactly_one_name_authenticates_no_user(
     start: StartReceiver, headers: list[tuple[str, str]]
 ) -> None:
     client = await start(PROXY)
@@ -285,7 +285,7 @@ async def test_header_of_a_peer_that_is_not_the_proxy_is_ignored(start: StartRec
 async def test_log_has_each_change_and_each_login_without_secrets(
     start: StartReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Refused logins are logged at a limited rate, which other tests may have reached.
+    # Refused logins are logged at a limited rate; other tests may have reached the limit.
     monkeypatch.setattr(login, "limited", RateLimited())
     client = await start()
     with capture_logs() as logged:

@@ -31,7 +31,7 @@ async def served(status: int, metrics: Metrics, readiness: bytes) -> TestServer:
     return server
 
 
-async def test_report_has_the_metrics_and_the_checks_of_a_receiver_that_is_not_ready() -> None:
+async def test_report_of_a_receiver_that_is_not_ready_has_metrics_and_checks() -> None:
     metrics = Metrics("intake-0")
     metrics.add("deliveries", 3, drain="a", status="200")
     metrics.add("deliveries", 1, drain="a", status="401")
@@ -51,7 +51,7 @@ async def test_report_has_the_metrics_and_the_checks_of_a_receiver_that_is_not_r
     assert report.checks == (Check("intake-0", "journal", "the disk is full"),)
 
 
-async def test_answer_that_is_no_report_is_none() -> None:
+async def test_invalid_response_of_the_admin_port_returns_none() -> None:
     server = await served(200, Metrics("x"), b"not found")
 
     report = await asyncio.to_thread(read_admin_port, f"127.0.0.1:{server.port}")
@@ -60,7 +60,7 @@ async def test_answer_that_is_no_report_is_none() -> None:
     assert report is None
 
 
-def test_port_that_does_not_answer_is_none() -> None:
+def test_unreachable_admin_port_returns_none() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
 

@@ -55,7 +55,7 @@ async def test_filter_is_completed_by_keyboard(site: Client, page: Page, times: 
         await page.locator("[role=option]").first.wait_for()
         await page.keyboard.press("ArrowDown")
         await page.keyboard.press("Enter")
-    # After a key, its values are next.
+    # After the key, its values are completed.
     await page.locator("[role=option]", has_text="http.route=").first.wait_for()
     await page.keyboard.press("Escape")
 

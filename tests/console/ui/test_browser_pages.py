@@ -52,13 +52,13 @@ ROWS_IN_SIGHT = """(grid) => {
       Number(row.getAttribute("aria-rowindex")),
     ]);
 }"""
-"""Returns the number by its position, the place and the number of each row in sight; a row has 28 pixels."""
+"""Returns the expected number, the position and the number of each visible row; a row has 28 pixels."""
 EACH_URL = pytest.mark.parametrize(
     "url", [*PAGE_URLS, *(pytest.param(url, marks=pytest.mark.fault_tier) for url in FULLER_URLS)]
 )
 RTL = "\u202egnp.exe"
 CONTENT = "main :is(tbody tr, li, dd, textarea, .empty, #nothing)"
-"""Elements with answers; the last is the page of arriving spans before the first one."""
+"""Elements with content; the last is the page of arriving spans before the first span."""
 FOCUS_IS_IN_SIGHT = """() => {
   const box = document.activeElement.getBoundingClientRect();
   const isInHeight = box.bottom > 0 && box.top < innerHeight;
@@ -105,7 +105,7 @@ async def show(page: Page, site: Client, url: str) -> None:
 
 
 async def excess_px(page: Page) -> int:
-    """Return by how much a page is wider than its window."""
+    """Return the number of pixels by which a page is wider than its window."""
     width: int = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
     return width
 
@@ -116,14 +116,14 @@ async def test_page_is_accessible_and_fits_in_both_themes_and_widths(
 ) -> None:
     async with faultless_page(browser, origin_of(shop), viewport=WIDE, color_scheme="light") as page:
         await show(page, shop, url)
-        found = [*await accessibility_violations(page), await excess_px(page)]
+        problems = [*await accessibility_violations(page), await excess_px(page)]
 
         await page.emulate_media(color_scheme="dark")
         await page.set_viewport_size(NARROW)
         await page.evaluate("new Promise(requestAnimationFrame)")
-        found += [*await accessibility_violations(page), await excess_px(page)]
+        problems += [*await accessibility_violations(page), await excess_px(page)]
 
-        assert found == [0, 0]
+        assert problems == [0, 0]
 
 
 @pytest.mark.parametrize("path", ["/docs", f"/trace/{ABSENT}", "/deployment/absent", "/search?fliter=root"])
@@ -131,14 +131,14 @@ async def test_page_of_the_api_or_of_an_error_is_accessible_and_fits_a_phone(
     shop: Client, browser: Browser, path: str
 ) -> None:
     for scheme in ("light", "dark"):
-        # Without `faultless_page`: browsers report each status from 400 as an error.
+        # Not `faultless_page`, because browsers report each status from 400 as an error.
         page = await browser.new_page(viewport=PHONE, color_scheme=scheme)
         await page.goto(f"{origin_of(shop)}{path}")
 
-        found = [*await accessibility_violations(page), await excess_px(page)]
+        problems = [*await accessibility_violations(page), await excess_px(page)]
         await page.close()
 
-        assert found == [0]
+        assert problems == [0]
 
 
 async def test_details_that_scroll_and_a_link_in_a_heading_are_accessible(
@@ -165,7 +165,7 @@ async def focused(page: Page) -> str:
 
 
 async def tab_to(page: Page, begin: str) -> None:
-    """Press Tab until an element is focused whose address or role begins so."""
+    """Press Tab until the focused element has an address or role with this beginning."""
     for _ in range(TABS_MAX):
         await page.keyboard.press("Tab")
         if (await focused(page)).startswith(begin):
@@ -193,7 +193,7 @@ async def test_span_of_a_failed_trace_is_reached_by_keyboard_alone(shop: Client,
         await page.wait_for_selector("#span h2:text('SELECT cart')")
 
 
-async def test_two_keys_open_a_page_even_where_the_second_is_a_key_of_the_page(
+async def test_shortcut_of_two_keys_works_even_if_the_page_uses_the_second_key(
     shop: Client, browser: Browser
 ) -> None:
     async with faultless_page(browser, origin_of(shop), viewport=WIDE) as page:
@@ -235,7 +235,7 @@ async def test_page_has_its_content_without_scripts(shop: Client, browser: Brows
         assert await page.get_by_text("The page cannot be shown").count() == 0
 
 
-async def test_span_is_found_without_scripts(shop: Client, browser: Browser) -> None:
+async def test_span_can_be_searched_and_opened_without_scripts(shop: Client, browser: Browser) -> None:
     async with faultless_page(browser, origin_of(shop), viewport=WIDE, java_script_enabled=False) as page:
         await page.goto(address(shop, "/search"))
         await page.fill("#filter", "service=web status=error")
@@ -254,13 +254,13 @@ async def test_text_that_reverses_the_direction_ends_with_its_element(shop: Clie
         service = await row.locator(".service").bounding_box()
         name = await row.locator(".name").bounding_box()
 
-        # Both have the text that reverses; the service is still at the left of the name.
+        # Both have the text that reverses; the service is still left of the name.
         assert service is not None
         assert name is not None
         assert service["x"] < name["x"]
 
 
-async def test_scrolled_rows_are_those_of_their_places(shop: Client, browser: Browser) -> None:
+async def test_scrolled_rows_show_the_spans_of_their_positions(shop: Client, browser: Browser) -> None:
     small = ViewportSize(width=1280, height=300)
     async with faultless_page(browser, origin_of(shop), viewport=small) as page:
         await show(page, shop, f"/trace/{HOSTILE_TRACE}")
@@ -273,4 +273,4 @@ async def test_scrolled_rows_are_those_of_their_places(shop: Client, browser: Br
             rows = await grid.evaluate(ROWS_IN_SIGHT)
 
             assert len(rows) >= 2
-            assert all(number == place + 1 == aria for number, place, aria in rows)
+            assert all(number == position + 1 == aria for number, position, aria in rows)

@@ -25,7 +25,7 @@ def url_of(client: Client, path: str, **parameters: str) -> str:
     return f"{client.make_url(path)}?{urlencode({**TIMES, **parameters})}"
 
 
-async def test_line_with_the_focus_shows_its_numbers(start_site: StartSite, page: Page) -> None:
+async def test_focused_line_shows_its_numbers(start_site: StartSite, page: Page) -> None:
     await page.goto(url_of(await start_site(SOURCE), "/map"))
     line = page.locator(".edge", has_text="9 % errors").first
     label = line.locator(".label")
@@ -41,7 +41,7 @@ async def test_line_with_the_focus_shows_its_numbers(start_site: StartSite, page
 
 async def test_service_is_opened_by_keyboard(start_site: StartSite, page: Page) -> None:
     await page.goto(url_of(await start_site(SOURCE), "/map"))
-    # The source answers the map only.
+    # The source has rows for the map only.
     await page.route("**/services?**", lambda route: route.fulfill(body="opened"))
 
     await page.locator(".node", has_text="users").focus()
@@ -51,7 +51,7 @@ async def test_service_is_opened_by_keyboard(start_site: StartSite, page: Page) 
     assert parse_qs(urlsplit(page.url).query)["service"] == ["users"]
 
 
-async def test_numbers_of_the_map_are_one_key_away(start_site: StartSite, page: Page) -> None:
+async def test_one_key_opens_the_numbers_of_the_map(start_site: StartSite, page: Page) -> None:
     await page.goto(url_of(await start_site(SOURCE), "/map"))
     assert not await page.locator("details.numbers table").is_visible()
 
@@ -61,7 +61,7 @@ async def test_numbers_of_the_map_are_one_key_away(start_site: StartSite, page: 
     assert await page.locator("details.numbers tbody tr").count() == await page.locator(".edge").count()
 
 
-async def test_labels_of_boxes_do_not_leave_them(start_site: StartSite, page: Page) -> None:
+async def test_labels_stay_inside_their_boxes(start_site: StartSite, page: Page) -> None:
     edges = [call("a-service-with-a-name-that-does-not-fit", "日本語のサービスの名前は長いです日本語" * 3)]
     await page.goto(url_of(await start_site(GraphSource(edges)), "/map"))
 

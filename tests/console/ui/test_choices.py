@@ -32,16 +32,16 @@ ROWS = [
 
 
 class Deployments(FakeSource):
-    """Source that counts how often it is asked for the deployments."""
+    """Source that counts the queries of deployments."""
 
     def __init__(self, rows: list[Row] = ROWS, delay_s: float = 0) -> None:
         super().__init__(delay_s)
         self.rows = rows
-        self.asked = 0
+        self.query_count = 0
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         await super().ask(name, query)
-        self.asked += name == "deployments" and query["since"] == choices.SINCE
+        self.query_count += name == "deployments" and query["since"] == choices.SINCE
         return Answer(self.rows if name == "deployments" else [])
 
 
@@ -50,27 +50,27 @@ def view(source: FakeSource, *projects: str, facts: ReceiverFacts = FACTS, **que
     return View("/errors", query, NOW_S, source, {}, facts=facts, caller=caller)
 
 
-async def test_projects_are_added_up_and_deployments_are_of_the_chosen_project() -> None:
+async def test_spans_of_a_project_are_summed_and_deployments_belong_to_the_chosen_project() -> None:
     offered, source = Choices(), Deployments()
     await offered.load(view(source))
 
-    found = offered.of(view(source))
-    assert [choice.text for choice in found["project"]] == [
+    lists = offered.of(view(source))
+    assert [choice.text for choice in lists["project"]] == [
         "prj_2: 1,000 spans, 30 s ago",
         "prj_1: 6 spans, 2 s ago",
     ]
-    assert [choice.value for choice in found["deployment"]] == ["dpl_2", "dpl_9", "dpl_1"]
-    found = offered.of(view(source, project="prj_1"))
-    assert [choice.text for choice in found["deployment"]] == [
+    assert [choice.value for choice in lists["deployment"]] == ["dpl_2", "dpl_9", "dpl_1"]
+    lists = offered.of(view(source, project="prj_1"))
+    assert [choice.text for choice in lists["deployment"]] == [
         "dpl_2: 5 spans, 2 s ago",
         "dpl_1: 1 span, 30 s ago",
     ]
 
 
 async def test_chosen_value_without_spans_is_still_offered() -> None:
-    found = Choices().of(view(Deployments(), project="prj_old", deployment="dpl_old"))
+    lists = Choices().of(view(Deployments(), project="prj_old", deployment="dpl_old"))
 
-    assert {name: [choice.value for choice in offered] for name, offered in found.items()} == {
+    assert {name: [choice.value for choice in offered] for name, offered in lists.items()} == {
         "project": ["prj_old"],
         "deployment": ["dpl_old"],
     }
@@ -86,16 +86,16 @@ async def test_users_with_other_projects_never_share_a_list() -> None:
     assert len(offered.of(view(Deployments()))["project"]) == 2
 
 
-async def test_list_is_kept_the_longer_the_more_it_costs() -> None:
+async def test_list_is_cached_in_proportion_to_the_time_of_its_query() -> None:
     for seconds, kept_s in ((0.001, choices.KEPT_S_MIN), (2.0, 2.0 * choices.KEPT_PER_COST)):
         times = iter([0.0, seconds, seconds + kept_s - 0.1, seconds + kept_s, seconds + kept_s])
         offered, source = Choices(lambda times=times: next(times)), Deployments()  # type: ignore[misc]
         for expected in (1, 1, 2):
             await offered.load(view(source))
-            assert source.asked == expected
+            assert source.query_count == expected
 
 
-async def test_failed_query_leaves_the_list_before() -> None:
+async def test_failed_query_keeps_the_previous_list() -> None:
     times = iter([0.0, 0.0, 100.0])
     offered = Choices(lambda: next(times))
     await offered.load(view(Deployments()))
@@ -107,8 +107,8 @@ async def test_failed_query_leaves_the_list_before() -> None:
 async def test_frame_has_a_form_that_keeps_the_other_parameters(start_site: StartSite) -> None:
     client = await start_site(Deployments())
 
-    asked = {"project": "prj_1", "deployment": "", "filter": "status=error", "since": "6h"}
-    answer = await client.get("/errors", params=asked)
+    query = {"project": "prj_1", "deployment": "", "filter": "status=error", "since": "6h"}
+    answer = await client.get("/errors", params=query)
 
     page = Document(await answer.text())
     chosen = [each["value"] for tag, each in page.elements if tag == "option" and "selected" in each]
@@ -136,6 +136,6 @@ async def test_slow_list_does_not_delay_the_frame(start_site: StartSite) -> None
 async def test_script_gets_the_same_lists(site: Client, start_site: StartSite) -> None:
     client = await start_site(Deployments())
 
-    found = await (await client.get("/choices", params={"project": "prj_2"})).json()
-    assert [choice["value"] for choice in found["deployment"]] == ["dpl_9"]
+    lists = await (await client.get("/choices", params={"project": "prj_2"})).json()
+    assert [choice["value"] for choice in lists["deployment"]] == ["dpl_9"]
     assert (await site.get("/choices")).status == 200

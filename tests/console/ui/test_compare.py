@@ -1,4 +1,4 @@
-"""Page that compares two deployments: what is wrong can be corrected in its form."""
+"""Page that compares two deployments: errors can be corrected in its form."""
 
 from __future__ import annotations
 

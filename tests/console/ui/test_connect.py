@@ -1,4 +1,4 @@
-"""Page that connects a drain: what to enter at the sender, and the check list."""
+"""Page that connects a drain: the settings of the sender, and the check list."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("name", "evidence", "text"), FAILURES)
-def test_first_step_that_fails_says_cause_and_fix(name: str, evidence: Evidence, text: str) -> None:
-    found = verdict(checks_of(Settings(), TOKEN_DRAIN, evidence))
+def test_first_failing_step_names_its_cause_and_fix(name: str, evidence: Evidence, text: str) -> None:
+    step = verdict(checks_of(Settings(), TOKEN_DRAIN, evidence))
 
-    assert (found.name, found.state) == (name, "failed")
-    assert text in found.text
+    assert (step.name, step.state) == (name, "failed")
+    assert text in step.text
 
 
 def test_without_a_delivery_every_step_waits() -> None:
@@ -66,7 +66,7 @@ def test_stored_span_proves_every_step_after_a_restart() -> None:
     assert verdict(checks).text == "The drain is connected."
 
 
-def test_refused_requests_of_strangers_do_not_hide_accepted_deliveries() -> None:
+def test_refused_requests_of_other_clients_do_not_hide_accepted_deliveries() -> None:
     evidence = Evidence({"200": 5, "401": 90, "400": 1}, accepted=5, spans=STORED, newest=NEWEST)
 
     assert verdict(checks_of(Settings(), TOKEN_DRAIN, evidence)).state == "done"
@@ -87,12 +87,12 @@ def test_endpoint_has_a_placeholder_where_only_the_operator_knows_the_name(
 
 
 class StoredSource(FakeSource):
-    """Source with one span, which counts how often it is asked."""
+    """Source with one span, which counts its queries."""
 
-    asked = 0
+    query_count = 0
 
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
-        self.asked += 1
+        self.query_count += 1
         return Answer([NEWEST])
 
     async def hides_spans(self, _trace_id: str) -> bool:
@@ -106,7 +106,7 @@ def with_drains(facts: ReceiverFacts, *drains: Drain) -> None:
     facts.loaded = Loaded(Settings(data_dir=facts.settings.data_dir, drain=drains), {}, ())
 
 
-async def test_check_list_turns_done_as_the_first_delivery_arrives(
+async def test_check_list_is_done_after_the_first_delivery(
     start_site: StartSite, facts: ReceiverFacts
 ) -> None:
     with_drains(facts, TOKEN_DRAIN, SIGNED_DRAIN)
@@ -114,7 +114,7 @@ async def test_check_list_turns_done_as_the_first_delivery_arrives(
     client = await start_site(source)
 
     before = await (await client.get("/connect/checks?drain=platform")).json()
-    assert source.asked == 0
+    assert source.query_count == 0
     facts.ledger = lambda query: ledger_of(ledger_line(query["drain"], stored=5))
     facts.admin = lambda: AdminReport(
         (Sample("deliveries_total", {"drain": "platform", "status": "200"}, 1),),
@@ -127,7 +127,9 @@ async def test_check_list_turns_done_as_the_first_delivery_arrives(
     assert "web GET /, received" in after["checks"][5]["text"]
 
 
-async def test_ledger_that_is_still_read_fails_no_step(start_site: StartSite, facts: ReceiverFacts) -> None:
+async def test_ledger_that_is_still_being_read_fails_no_step(
+    start_site: StartSite, facts: ReceiverFacts
+) -> None:
     def unread(_query: Mapping[str, str]) -> LedgerReport:
         raise DiskTrouble("ledger is still being read")
 
@@ -185,7 +187,7 @@ async def test_python_program_and_curl_command_are_valid(start_site: StartSite, 
     assert '-H "authorization: Bearer $TOKEN"' in curl
 
 
-async def test_start_page_connects_a_drain_until_the_first_span(start_site: StartSite) -> None:
+async def test_start_page_explains_how_to_connect_a_drain_until_the_first_span(start_site: StartSite) -> None:
     client = await start_site(FakeSource())
 
     page = Document(await (await client.get("/")).text())
@@ -194,7 +196,7 @@ async def test_start_page_connects_a_drain_until_the_first_span(start_site: Star
     assert "What to enter at the sender" in page.text
 
 
-async def test_start_page_without_requests_in_its_range_does_not_ask_for_a_drain(site: Client) -> None:
+async def test_start_page_with_older_spans_does_not_explain_how_to_connect_a_drain(site: Client) -> None:
     answer = await site.get("/?since=1m")
 
     page = Document(await answer.text())
@@ -202,7 +204,7 @@ async def test_start_page_without_requests_in_its_range_does_not_ask_for_a_drain
     assert "What to enter at the sender" not in page.text
 
 
-async def test_connect_page_asks_again_by_a_link(site: Client) -> None:
+async def test_connect_page_has_a_link_that_checks_again(site: Client) -> None:
     page = await page_of(site, "/connect")
 
     assert "/connect?drain=default" in page.links

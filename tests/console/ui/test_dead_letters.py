@@ -80,16 +80,16 @@ async def test_replay_is_done_once_and_its_result_is_shown_after_the_redirect(
     assert workspace.harness.copies == {1: 1, 2: 1, 3: 1}
 
 
-async def test_drop_asks_before_it_deletes(workspace: Workspace, start: StartReceiver) -> None:
+async def test_drop_requires_a_confirmation(workspace: Workspace, start: StartReceiver) -> None:
     client = await start(replayer=workspace.replayer)
 
-    asked = await document(await client.get(f"{PATH}?confirm=drop", headers=session(OPERATOR)))
+    confirmation = await document(await client.get(f"{PATH}?confirm=drop", headers=session(OPERATOR)))
     assert DeadLetterList(workspace.directory).entries() != []
     answer = await send(client, "drop")
     page = await document(await client.get(answer.headers["Location"], headers=session(OPERATOR)))
 
-    assert "Drop 3 rows permanently" in asked.text
-    assert f"{PATH}/drop" in forms_of(asked)
+    assert "Drop 3 rows permanently" in confirmation.text
+    assert f"{PATH}/drop" in forms_of(confirmation)
     assert answer.status == 303
     assert f"{POISON_ID} is deleted." in page.text
     assert DeadLetterList(workspace.directory).entries() == []
@@ -167,7 +167,7 @@ async def test_texts_of_a_dead_letter_stay_text(tmp_path: Path, start: StartRece
 
 
 @pytest.mark.parametrize(
-    ("codings", "encode", "shown"),
+    ("codings", "encode", "text"),
     [
         ((), bytes, '{"a": "é"}·\n'),
         (("gzip",), gzip.compress, '{"a": "é"}·\n'),
@@ -176,7 +176,7 @@ async def test_texts_of_a_dead_letter_stay_text(tmp_path: Path, start: StartRece
     ],
 )
 async def test_beginning_of_a_body_that_crashed_the_decoder_is_shown(
-    tmp_path: Path, start: StartReceiver, codings: tuple[str, ...], encode: object, shown: str
+    tmp_path: Path, start: StartReceiver, codings: tuple[str, ...], encode: object, text: str
 ) -> None:
     body = '{"a": "é"}\x00\n'.encode()
     sent = gzip.compress(body) if encode is gzip.compress else body
@@ -186,7 +186,7 @@ async def test_beginning_of_a_body_that_crashed_the_decoder_is_shown(
 
     page = await document(await (await start()).get(f"/receiver/dead/{'ab' * 16}", headers=session(VIEWER)))
 
-    assert shown in page.text
+    assert text in page.text
     assert "The decoder crashed on this body" in page.text
 
 
@@ -204,7 +204,7 @@ async def test_markup_in_the_content_stays_text(tmp_path: Path, start: StartRece
     assert all(str(source).startswith("/static/") for source in scripts)
 
 
-def test_oldest_result_is_forgotten_first() -> None:
+def test_oldest_result_is_evicted_first() -> None:
     results = Results()
 
     keys = [results.keep(str(number)) for number in range(RESULTS_MAX + 1)]

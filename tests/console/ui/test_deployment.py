@@ -44,9 +44,9 @@ def event(at_s: float, kind: str, **payload: Any) -> dict[str, Any]:  # noqa: AN
 
 
 EVENTS = [
-    *(event(300 + place, "stdout", text=f"line {place}", serial=str(place)) for place in range(10)),
+    *(event(300 + index, "stdout", text=f"line {index}", serial=str(index)) for index in range(10)),
     event(310, "stderr", text="error: cart.ts has no types", serial="10"),
-    *(event(311 + place, "stdout", text=f"later {place}", serial=str(20 + place)) for place in range(10)),
+    *(event(311 + index, "stdout", text=f"later {index}", serial=str(20 + index)) for index in range(10)),
     event(290, "deployment-state", info={"readyState": "BUILDING"}),
     event(330, "deployment-state", info={"readyState": "READY"}),
     event(
@@ -105,7 +105,7 @@ async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     assert [tag for tag, _ in page.elements].count("path") > 4
 
 
-async def test_deployment_is_compared_with_the_one_before(site: Client) -> None:
+async def test_deployment_is_compared_with_the_previous_one(site: Client) -> None:
     links = (await page_of(site, "/deployment/dpl_2")).links
 
     [link] = [link for link in links if link.startswith("/compare?a=")]
@@ -117,24 +117,24 @@ async def test_deployment_is_compared_with_the_one_before(site: Client) -> None:
     ("kind", "present", "absent"),
     [("build", "line 5", "READY"), ("state", "BUILDING", "line 5"), ("request", "other.example", "line 5")],
 )
-async def test_one_kind_of_events_is_shown_whole(site: Client, kind: str, present: str, absent: str) -> None:
+async def test_all_events_of_one_kind_are_listed(site: Client, kind: str, present: str, absent: str) -> None:
     rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("timekindeventtrace")[2]
 
     assert present in rows
     assert absent not in rows
 
 
-async def test_event_is_shown_with_all_that_the_platform_sent(site: Client) -> None:
+async def test_event_is_shown_with_every_field_that_the_platform_sent(site: Client) -> None:
     page = await page_of(site, "/deployment/dpl_2?kind=request")
     link = next(link for link in page.links if "event=" in link)
 
-    shown = await page_of(site, link.partition("#")[0])
-    [whole] = [attributes for tag, attributes in shown.elements if tag == "pre"]
+    details = await page_of(site, link.partition("#")[0])
+    [whole] = [attributes for tag, attributes in details.elements if tag == "pre"]
     assert whole == {"tabindex": "0"}
-    assert '"proxy": {' in shown.text
+    assert '"proxy": {' in details.text
 
 
-async def test_deployment_without_anything_says_so(site: Client) -> None:
+async def test_deployment_without_events_and_spans_is_explained(site: Client) -> None:
     text = text_of(await page_of(site, "/deployment/dpl_9", 404))
 
     assert "No event and no span of deployment dpl_9" in text
@@ -198,17 +198,17 @@ async def test_failing_or_slow_platform_is_described_beside_what_is_stored(
 
 def test_lines_around_errors_are_shown_once_and_in_order() -> None:
     lines = [
-        {"place": place, "is_error": place in {4, 19}, "type": "stderr" if place == 6 else "stdout"}
-        for place in range(20)
+        {"place": index, "is_error": index in {4, 19}, "type": "stderr" if index == 6 else "stdout"}
+        for index in range(20)
     ]
 
-    shown = [line["place"] for line in around_errors(lines)]
+    indices = [line["place"] for line in around_errors(lines)]
 
     assert CONTEXT_LINES == 2
-    assert shown == [2, 3, 4, 5, 6, 7, 8, 17, 18, 19]
+    assert indices == [2, 3, 4, 5, 6, 7, 8, 17, 18, 19]
 
 
-async def test_list_of_deployments_leads_to_their_pages(site: Client) -> None:
+async def test_list_of_deployments_links_to_their_pages(site: Client) -> None:
     links = (await page_of(site, "/compare")).links
 
     assert any(link.startswith("/deployment/dpl_2?") and TIMES["since"][:10] in link for link in links)

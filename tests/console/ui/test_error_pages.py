@@ -14,7 +14,7 @@ from tests.support.access import OPERATOR, VIEWER, Client, session
 HTML = {"Accept": "text/html,*/*;q=0.8"}
 
 
-async def shown(client: Client, method: str, path: str, status: int, **headers: str) -> Document:
+async def error_page(client: Client, method: str, path: str, status: int, **headers: str) -> Document:
     answer = await client.request(method, path, headers={**HTML, **session(VIEWER), **headers})
     assert (answer.status, answer.content_type) == (status, "text/html")
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
@@ -34,7 +34,7 @@ async def shown(client: Client, method: str, path: str, status: int, **headers: 
 async def test_unknown_page_is_explained_with_links(
     start: StartReceiver, method: str, path: str, status: int
 ) -> None:
-    page = await shown(await start(), method, path, status)
+    page = await error_page(await start(), method, path, status)
 
     assert "This page does not exist" in page.text
     assert "API" not in page.text
@@ -49,7 +49,7 @@ async def test_method_that_a_page_does_not_have_keeps_its_header(start: StartRec
 
 
 async def test_request_of_another_origin_is_explained_on_a_page(start: StartReceiver) -> None:
-    page = await shown(await start(), "GET", "/search", 403, Origin="https://evil.example")
+    page = await error_page(await start(), "GET", "/search", 403, Origin="https://evil.example")
 
     assert "This is not allowed" in page.text
     assert "A page of another origin sent this request" in page.text
@@ -63,7 +63,7 @@ async def test_page_of_all_projects_is_refused_without_links_to_such_pages(
 ) -> None:
     user = User(name="lim", token="token of lim....", role="operator", projects=("prj_1",))
 
-    page = await shown(await start(Access(user=(user,))), method, path, 403, **session(user))
+    page = await error_page(await start(Access(user=(user,))), method, path, 403, **session(user))
 
     assert "This page shows data of all projects; your user is limited to some." in page.text
     assert page.links == ["/", "/search"]
@@ -71,7 +71,7 @@ async def test_page_of_all_projects_is_refused_without_links_to_such_pages(
 
 @pytest.mark.parametrize("action", ["replay", "drop"])
 async def test_failed_change_of_a_dead_letter_links_back_to_it(start: StartReceiver, action: str) -> None:
-    page = await shown(await start(), "POST", f"/receiver/dead/a%2Fb/{action}", 403)
+    page = await error_page(await start(), "POST", f"/receiver/dead/a%2Fb/{action}", 403)
 
     assert "The role 'viewer' does not allow this; expected the role 'operator'." in page.text
     assert page.links == ["/receiver/dead/a%2Fb", "/", "/search", "/receiver"]
@@ -88,8 +88,8 @@ def test_message_is_shown_as_a_sentence(message: str, text: str) -> None:
     assert sentence(message) == text
 
 
-async def test_form_without_a_session_leads_to_the_login(start: StartReceiver) -> None:
-    page = await shown(await start(), "POST", "/nothing", 401, Cookie="")
+async def test_form_without_a_session_is_redirected_to_the_login(start: StartReceiver) -> None:
+    page = await error_page(await start(), "POST", "/nothing", 401, Cookie="")
 
     assert "You are not logged in" in page.text
     assert page.links == ["/login"]

@@ -20,7 +20,7 @@ def query_of(url: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
-async def test_choice_opens_the_page_for_it_and_stays_on_the_next_page(site: Client, page: Page) -> None:
+async def test_chosen_project_restricts_the_page_and_the_next_page(site: Client, page: Page) -> None:
     await page.goto(url_of(site, "/errors", filter="status=error", deployment="dpl_1"))
     await page.locator("#pickers select[name=project] option[value=prj_1]").wait_for(state="attached")
 
@@ -28,7 +28,7 @@ async def test_choice_opens_the_page_for_it_and_stays_on_the_next_page(site: Cli
     await page.wait_for_url("**project=prj_1**")
 
     assert query_of(page.url)["filter"] == "status=error"
-    # It belonged to the project before.
+    # It belonged to the previous project.
     assert "deployment" not in query_of(page.url)
     await page.click("header nav a[data-key=v]")
     await page.wait_for_url("**/services**")
@@ -67,14 +67,14 @@ async def test_new_project_appears_without_a_reload(site: Client, page: Page) ->
     assert await select.bounding_box() == before
 
 
-async def test_palette_leads_to_a_service_by_keyboard(site: Client, page: Page) -> None:
+async def test_palette_opens_a_service_by_keyboard(site: Client, page: Page) -> None:
     await page.goto(url_of(site, "/errors", project="prj_1"))
     await page.keyboard.press("Control+k")
     await page.keyboard.type("we")
     await page.locator("#palette [role=option]:has-text('service'):has-text('web')").wait_for()
 
-    found = await Axe().run(page, context="#palette")
-    assert [violation["id"] for violation in found.response["violations"]] == []
+    result = await Axe().run(page, context="#palette")
+    assert [violation["id"] for violation in result.response["violations"]] == []
     active = await page.get_attribute("#palette input", "aria-activedescendant")
     assert active is not None
     assert "web" in await page.locator(f"#{active}").inner_text()
@@ -96,7 +96,7 @@ async def test_palette_closes_with_escape_and_opens_a_pasted_trace(site: Client,
         assert await page.locator("#palette").is_visible()
         await page.keyboard.press("Escape")
         assert not await page.locator("#palette").is_visible()
-    # The focus returns to where it was.
+    # The focus returns to the element that had it before.
     assert await page.evaluate("document.activeElement.id") == "filter"
 
     await page.keyboard.press("Control+k")

@@ -1,4 +1,4 @@
-"""Hostile texts of senders in every export, and on pages that the tests of a browser do not look at."""
+"""Hostile texts of senders in every export, and on pages without a test in a browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rows_of_otlp(body: bytes) -> list[Row]:
             "StatusMessage": span["status"]["message"],
         }
         for line in body.splitlines()
-        # The last line has no spans, but the end of the export.
+        # The last line is the end of the export and has no spans.
         for resource in orjson.loads(line).get("resourceSpans", ())
         for scope in resource["scopeSpans"]
         for span in scope["spans"]
@@ -58,7 +58,7 @@ EXPORTS: dict[str, Callable[[bytes], list[Row]]] = {
 
 
 @pytest.mark.parametrize("form", EXPORTS)
-async def test_export_has_every_hostile_text_as_it_is(site: Client, form: str) -> None:
+async def test_export_has_every_hostile_text_unchanged(site: Client, form: str) -> None:
     answer = await site.get(
         "/api/v1/export", params={**TIMES, "filter": "status=error http.route exists", "format": form}
     )

@@ -1,4 +1,4 @@
-"""Login page: where it leads, its cookie, its limit on failures, and requests of other sites."""
+"""Login page: its redirects, its cookie, its limit on failures, and requests of other sites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.access import ADMIN, VIEWER, Headers, bearer, log_in, session
 HTML = {"Accept": "text/html,*/*"}
 
 
-async def test_page_without_a_session_leads_to_the_login_and_back(start: StartReceiver) -> None:
+async def test_page_without_a_session_is_redirected_to_the_login_and_back(start: StartReceiver) -> None:
     client = await start()
     url = "/search?q=name%3D%22a%26b%22&since=1h"
 
@@ -91,7 +91,7 @@ async def test_wrong_token_gets_no_session(start: StartReceiver, token: str) -> 
         "/é",
     ],
 )
-async def test_login_leads_to_no_other_site(start: StartReceiver, url: str) -> None:
+async def test_login_redirects_to_no_other_site(start: StartReceiver, url: str) -> None:
     assert local_url(url) == "/"
 
     answer = await log_in(await start(), VIEWER.token, url)
@@ -100,7 +100,7 @@ async def test_login_leads_to_no_other_site(start: StartReceiver, url: str) -> N
 
 
 @pytest.mark.parametrize("url", ["/", "/search?q=a%20b&x=//y", "/trace/ab#c"])
-def test_login_leads_to_paths_of_this_site(url: str) -> None:
+def test_login_redirects_to_paths_of_this_site(url: str) -> None:
     assert local_url(url) == url
 
 

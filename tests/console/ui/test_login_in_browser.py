@@ -51,7 +51,7 @@ async def test_user_logs_in_returns_to_the_page_and_logs_out(start: StartReceive
     assert LOGIN in browser.url
 
 
-async def test_wrong_token_is_answered_on_an_accessible_page(start: StartReceiver, browser: Page) -> None:
+async def test_wrong_token_is_reported_on_an_accessible_page(start: StartReceiver, browser: Page) -> None:
     client = await start()
     await browser.goto(url_of(client, "/"))
 
@@ -62,7 +62,7 @@ async def test_wrong_token_is_answered_on_an_accessible_page(start: StartReceive
     assert await accessibility_violations(browser) == []
 
 
-async def test_link_of_another_site_leads_to_the_page_of_a_session(
+async def test_link_of_another_site_opens_the_page_in_the_session_of_the_user(
     start: StartReceiver, browser: Page
 ) -> None:
     client = await start()

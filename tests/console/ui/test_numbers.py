@@ -1,4 +1,4 @@
-"""How the pages write numbers, durations and times."""
+"""Numbers, durations and times on pages."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, ur
         assert not (attributes.get("href") or "").startswith("javascript")
 
 
-async def test_every_hostile_text_is_shown_as_it_is(site: Client) -> None:
+async def test_every_hostile_text_is_shown_unchanged(site: Client) -> None:
     page = await page_of(site, f"/trace/{HOSTILE_TRACE}")
 
     for text in HOSTILE:
@@ -96,12 +96,14 @@ async def test_links_of_the_content_have_absolute_times(site: Client, url: str) 
 
 
 @pytest.mark.parametrize(
-    ("asked", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")]
+    ("time_range", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")]
 )
-async def test_frame_keeps_the_range_of_the_request(site: Client, asked: dict[str, str], label: str) -> None:
-    answer = await site.get("/search", params={**asked, "filter": "service=web", "project": "prj_1"})
+async def test_frame_keeps_the_range_of_the_request(
+    site: Client, time_range: dict[str, str], label: str
+) -> None:
+    answer = await site.get("/search", params={**time_range, "filter": "service=web", "project": "prj_1"})
     text = await answer.text()
-    expected = {name: [value] for name, value in {"since": "1h", **asked}.items()}
+    expected = {name: [value] for name, value in {"since": "1h", **time_range}.items()}
 
     frame, _, content = text.partition("<main")
     links = re.findall(r'<a href="([^"]+)"[^>]* data-key', frame)
@@ -110,7 +112,7 @@ async def test_frame_keeps_the_range_of_the_request(site: Client, asked: dict[st
         assert parse_qs(urlsplit(unescape(link)).query) == {"project": ["prj_1"], **expected}
     assert label in frame.partition("<summary>")[2].partition("</summary>")[0]
     hidden = r'<input type="hidden" name="(since|until)" value="([^"]+)"'
-    assert dict(re.findall(hidden, frame)) == asked
+    assert dict(re.findall(hidden, frame)) == time_range
     assert {name: [value] for name, value in re.findall(hidden, content)} == expected
     (permalink,) = re.findall(r'<a href="([^"]+)">Link to this view</a>', content)
     assert parse_qs(urlsplit(unescape(permalink)).query)["since"][0].endswith(".000Z")
@@ -173,7 +175,7 @@ async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
     assert "GET /cart" in page.text
 
 
-async def test_search_page_suggests_the_attribute_that_was_meant(site: Client) -> None:
+async def test_search_page_suggests_a_similar_attribute(site: Client) -> None:
     page = await page_of(site, "/search?filter=http.rout%3Dx")
 
     assert "No trace matches" in page.text
@@ -187,7 +189,7 @@ async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) ->
     assert "column 9" in page.text
 
 
-async def test_error_in_a_filter_is_marked_in_the_text_which_can_be_corrected(site: Client) -> None:
+async def test_error_in_a_filter_is_marked_in_a_text_that_can_be_edited(site: Client) -> None:
     answer = await site.get("/search", params={**TIMES, "project": "prj_1", "filter": "status=eror root"})
 
     text = await answer.text()
@@ -199,10 +201,10 @@ async def test_error_in_a_filter_is_marked_in_the_text_which_can_be_corrected(si
 async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
     later = {"since": instant(FIRST_SPAN_S + 7_200), "until": instant(FIRST_SPAN_S + 10_800)}
 
-    found = await site.get("/search", params={**later, "filter": "service=web status=error"})
+    response = await site.get("/search", params={**later, "filter": "service=web status=error"})
     absent = await site.get("/search", params={**later, "filter": "service=none"})
 
-    page = Document(await found.text())
+    page = Document(await response.text())
     link = next(
         link for link in page.links if instant(FIRST_SPAN_S + 10_800 - 86_400).replace(":", "%3A") in link
     )
@@ -236,7 +238,7 @@ async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -
 
 
 class FakeSource:
-    """Source that answers with no row after a delay, or with an error."""
+    """Source that returns no row after a delay, or raises an error."""
 
     def __init__(self, delay_s: float = 0, error: Exception | None = None) -> None:
         self.delay_s = delay_s
@@ -270,14 +272,14 @@ class FakeSource:
 
 
 class AskedSource(FakeSource):
-    """Source that answers with no row, and keeps the parameters of each question."""
+    """Source that returns no row, and records the parameters of each query."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[Mapping[str, str]] = []
+        self.queries: list[Mapping[str, str]] = []
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        self.asked.append(query)
+        self.queries.append(query)
         return await super().ask(name, query)
 
 
@@ -291,11 +293,11 @@ async def test_project_and_deployment_are_offered_where_they_restrict_the_page(
 
     page = Document(await (await client.get(path, params={"project": "prj_1"})).text())
 
-    is_restricted = any('project="prj_1"' in asked.get("filter", "") for asked in source.asked)
+    is_restricted = any('project="prj_1"' in query.get("filter", "") for query in source.queries)
     assert is_restricted == ("pickers" in {attributes.get("id") for _, attributes in page.elements})
 
 
-async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:
+async def test_frame_of_a_slow_page_is_sent_before_its_content(start_site: StartSite) -> None:
     client = await start_site(FakeSource(delay_s=600))
 
     answer = await client.get("/errors")
@@ -328,7 +330,7 @@ async def test_failed_query_is_explained_in_the_frame(
     assert "secret" not in page.text
 
 
-async def test_static_files_are_kept_for_good_and_need_their_digest(site: Client) -> None:
+async def test_static_files_are_cached_forever_and_require_their_digest(site: Client) -> None:
     page = await page_of(site, "/errors")
     url = next(
         attributes["href"] or ""
@@ -336,9 +338,9 @@ async def test_static_files_are_kept_for_good_and_need_their_digest(site: Client
         if tag == "link" and attributes["rel"] == "stylesheet"
     )
 
-    found = await site.get(url)
+    response = await site.get(url)
     missing = await site.get(re.sub(r"/[0-9a-f]{16}/", "/0123456789abcdef/", url))
 
-    assert (found.status, missing.status) == (200, 404)
-    assert "immutable" in found.headers["Cache-Control"]
-    assert found.content_type == "text/css"
+    assert (response.status, missing.status) == (200, 404)
+    assert "immutable" in response.headers["Cache-Control"]
+    assert response.content_type == "text/css"

@@ -30,7 +30,7 @@ LIMITED = User(name="lim", token="token of lim....", role="operator", projects=(
 
 @pytest.fixture
 def projects(tmp_path: Path) -> Projects:
-    """Return projects that were removed a month ago, yesterday and never."""
+    """Return projects that were removed a month ago and yesterday, and a project that was not removed."""
     projects = Projects(tmp_path / "platform")
     for name, age_days in (("prj_due", 31), ("prj_new", 1), (ODD, 2)):
         projects.created(name, f"name of {name}", NOW_S - 99 * DAY_S)
@@ -61,10 +61,10 @@ async def page(client: Client, user: User) -> str:
 
 
 async def test_p50_removed_projects_are_listed_with_the_day_they_are_due(client: Client) -> None:
-    found = await listed(client)
+    listing = await listed(client)
 
-    assert list(found) == ["prj_due", ODD, "prj_new"]
-    assert found["prj_due"]["due_at_s"] == pytest.approx(NOW_S - DAY_S)
+    assert list(listing) == ["prj_due", ODD, "prj_new"]
+    assert listing["prj_due"]["due_at_s"] == pytest.approx(NOW_S - DAY_S)
     text = await page(client, VIEWER)
     assert text.count("due for deletion since") == 1
     assert text.count("kept until") == 2
@@ -83,8 +83,8 @@ async def test_operator_keeps_the_spans_of_a_removed_project_by_the_form(
     assert answer.status == 200
     assert "are kept." in await answer.text()
     assert "kept by an operator" in await page(client, VIEWER)
-    found = await listed(client)
-    assert [name for name, project in found.items() if project["is_kept"]] == [project_id]
+    listing = await listed(client)
+    assert [name for name, project in listing.items() if project["is_kept"]] == [project_id]
     projects = Projects(projects._directory.path.parent)  # noqa: SLF001 - read again
     assert [project.id for project in projects.all() if project.is_revoked] == [project_id]
 
@@ -101,7 +101,9 @@ async def test_removed_project_is_kept_by_the_api_once_and_again(client: Client)
     ("user", "project_id", "status"),
     [(VIEWER, "prj_due", 403), (LIMITED, "prj_due", 403), (OPERATOR, "prj_1", 404), (OPERATOR, "x", 404)],
 )
-async def test_project_is_not_kept(client: Client, user: User, project_id: str, status: int) -> None:
+async def test_request_to_keep_a_project_is_refused(
+    client: Client, user: User, project_id: str, status: int
+) -> None:
     for url in (f"/api/v1/platform/projects/{project_id}/keep", f"/platform/projects/{project_id}/keep"):
         is_form = not url.startswith("/api")
         body = {"data": {"x": "1"}} if is_form else {"json": {}}
@@ -134,16 +136,16 @@ async def test_p50_name_appears_beside_the_id_in_the_pickers(projects: Projects)
     try:
         await offered.load(view(source))
         texts = [choice.text for choice in offered.of(view(source))["project"]]
-        kept = offered.of(view(source, project="prj_due"))["project"]
+        choices = offered.of(view(source, project="prj_due"))["project"]
     finally:
         facts.project_name = original
 
     assert texts[1].startswith("<b>shop</b> (prj_1): 6 spans")
-    assert [choice.text for choice in kept if choice.value == "prj_due"] == ["name of prj_due (prj_due)"]
+    assert [choice.text for choice in choices if choice.value == "prj_due"] == ["name of prj_due (prj_due)"]
 
 
 class RowsOfAProject(FakeSource):
-    """Source whose answers have one row each, of a project."""
+    """Source whose results have one row, of a project."""
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         seen = {**row("prj_1", "dpl_1", 5), "first_seen": "2027-01-15T07:00:00Z", "errors": 0}

@@ -97,7 +97,7 @@ async def test_journal_is_measured_once_per_page_and_not_on_the_event_loop(
     assert threads != [current_thread().name]
 
 
-async def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
+async def test_journal_is_full_when_arriving_bytes_have_filled_its_remaining_space(
     facts: FactsOfTest,
 ) -> None:
     journal = Journal(bytes_max=1_000_000, disk_free_min=1)
@@ -112,7 +112,7 @@ async def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maxim
     assert room.used_share == pytest.approx(0.6)
 
 
-async def test_ledger_is_one_equation_of_all_drains(site: Client, facts: FactsOfTest) -> None:
+async def test_ledger_is_shown_as_one_sum_over_all_drains(site: Client, facts: FactsOfTest) -> None:
     facts.ledger = lambda _query: ledger_of(
         ledger_line("a", stored=1_000, duplicate=200), ledger_line("b", stored=30, journal=4)
     )
@@ -156,7 +156,7 @@ async def test_span_without_an_outcome_is_an_alarm(site: Client, facts: FactsOfT
     assert "every received span has an outcome" not in page.text
 
 
-async def test_page_is_shown_while_the_ledger_is_read(site: Client, facts: FactsOfTest) -> None:
+async def test_page_is_shown_while_the_ledger_is_being_read(site: Client, facts: FactsOfTest) -> None:
     def is_read(_query: object) -> None:
         raise DiskTrouble("ledger is still being read; retry in a few seconds")
 
@@ -168,13 +168,13 @@ async def test_page_is_shown_while_the_ledger_is_read(site: Client, facts: Facts
     assert "Journal and backlog" in page.text
 
 
-async def test_period_of_the_ledger_is_that_of_the_address(site: Client, facts: FactsOfTest) -> None:
-    asked: list[str] = []
-    facts.ledger = lambda query: asked.append(query["since"]) or ledger_of()  # type: ignore[func-returns-value]
+async def test_url_selects_the_period_of_the_ledger(site: Client, facts: FactsOfTest) -> None:
+    periods: list[str] = []
+    facts.ledger = lambda query: periods.append(query["since"]) or ledger_of()  # type: ignore[func-returns-value]
 
     statuses = [(await site.get(f"/receiver{period}")).status for period in ("", "?period=7d", "?period=8d")]
 
-    assert (statuses, asked) == ([200, 200, 400], ["24h", "7d"])
+    assert (statuses, periods) == ([200, 200, 400], ["24h", "7d"])
 
 
 async def test_answers_failed_checks_and_certificate_come_from_the_admin_port(
@@ -246,9 +246,9 @@ async def test_settings_are_shown_with_origins_and_without_secrets(site: Client,
     assert "HIDDEN" not in text
     assert "api_token (set) environment TRACE_DRAIN_API_TOKEN" in text
     assert "store.retention_days 7 file /etc/trace-drain.toml" in text
-    shown = {setting.key: setting.origin for setting in settings_of(facts.loaded)}
+    origin_of = {setting.key: setting.origin for setting in settings_of(facts.loaded)}
     derived = {"drain[0].name": "derived", "drain[0].signature_secrets": "derived"}
-    assert {key: origin for key, origin in shown.items() if origin != "default"} == origins | derived
+    assert {key: origin for key, origin in origin_of.items() if origin != "default"} == origins | derived
 
 
 async def test_segments_that_make_no_progress_need_attention(facts: FactsOfTest) -> None:

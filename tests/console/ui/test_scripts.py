@@ -15,7 +15,7 @@ NODE = shutil.which("node")
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.name)
-def test_functions_of_the_scripts_keep_their_promises(path: Path) -> None:
+def test_functions_of_the_scripts_pass_their_tests(path: Path) -> None:
     ran = subprocess.run(
         [str(NODE), "--test", str(path)], capture_output=True, text=True, check=False, timeout=60
     )

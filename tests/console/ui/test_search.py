@@ -1,4 +1,4 @@
-"""Search page: its numbers are those of its links, and a selection is compared with the rest."""
+"""Search page: its numbers equal those of its links, and a selection is compared with the other spans."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from tests.console.ui.test_pages import Document, FakeSource, page_of
 from tests.support.receiver_facts import facts_of
 
 SHOP = "/search?filter=http.route exists project=prj_1"
-"""The spans of the shop, without the hostile ones."""
+"""The spans of the shop, without the hostile spans."""
 
 
 async def spans_of(site: Client, link: str) -> int:
     """Return the number of spans that the filter, the selection and the time range of a page match."""
     query = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
     filters = f"({query.get('filter', '')}) {query.get('selection', '')}".replace("() ", "")
-    asked = {
+    red_query = {
         "by": "service",
         "spans": "all",
         "filter": filters,
         "since": query["since"],
         "until": query["until"],
     }
-    answer = await site.get("/api/v1/red", params=asked)
+    answer = await site.get("/api/v1/red", params=red_query)
     assert answer.status == 200, await answer.text()
     return sum(orjson.loads(line).get("spans", 0) for line in (await answer.read()).splitlines())
 
 
 def total_of(page: Document) -> int:
-    found = re.search(r"([\d,]+) spans? match", page.text)
-    assert found is not None
-    return int(found[1].replace(",", ""))
+    match = re.search(r"([\d,]+) spans? match", page.text)
+    assert match is not None
+    return int(match[1].replace(",", ""))
 
 
 def chart_cells(page: Document) -> list[str]:
@@ -81,7 +81,7 @@ async def test_values_of_facets_have_the_number_of_spans_that_their_links_select
         assert await spans_of(site, link.replace("&amp;", "&")) == int(count.replace(",", ""))
 
 
-async def test_chosen_value_of_a_facet_leads_back_to_all_spans(site: Client) -> None:
+async def test_link_of_a_chosen_facet_value_removes_it_from_the_filter(site: Client) -> None:
     page = await page_of(site, "/search?filter=service%3Dweb")
 
     back = [
@@ -92,7 +92,7 @@ async def test_chosen_value_of_a_facet_leads_back_to_all_spans(site: Client) -> 
     ]
 
 
-async def test_selection_is_compared_with_the_rest_and_restricts_the_list(site: Client) -> None:
+async def test_selection_is_compared_with_the_other_spans_and_restricts_the_list(site: Client) -> None:
     page = await page_of(site, "/search?filter=service%3Dweb&selection=status%3Derror")
 
     shares = re.search(r"deployment=dpl_2: (\d+) % of it, (\d+) % of the rest", page.text)
@@ -104,13 +104,13 @@ async def test_selection_is_compared_with_the_rest_and_restricts_the_list(site: 
     assert int(listed[1]) == await spans_of(site, f"/search?filter=service%3Dweb+status%3Derror&{times}")
 
 
-async def test_selection_of_every_span_has_no_rest(site: Client) -> None:
+async def test_selection_of_every_span_has_nothing_to_compare_with(site: Client) -> None:
     page = await page_of(site, "/search?filter=service%3Dweb&selection=service%3Dweb")
 
     assert "there is no rest to compare with" in page.text
 
 
-async def test_slowest_spans_are_at_most_a_twentieth(site: Client) -> None:
+async def test_link_to_the_slowest_spans_selects_at_most_a_twentieth(site: Client) -> None:
     text = await (await site.get(SHOP, params=TIMES)).text()
     link = re.search(r'<a href="([^"]+)">the slowest spans</a>', text)
     assert link is not None
@@ -139,12 +139,12 @@ def of_durations(*durations_ns: int) -> Heatmap:
     view = View("/search", query, 1.8e9, FakeSource(), {}, facts=facts)
     rows: list[Row] = []
     for duration_ns in durations_ns:
-        place = max(index for index, bound in enumerate(BOUNDS_NS) if bound <= duration_ns)
-        end = (*BOUNDS_NS, 2**64 - 1)[place + 1]
+        row = max(index for index, bound in enumerate(BOUNDS_NS) if bound <= duration_ns)
+        end = (*BOUNDS_NS, 2**64 - 1)[row + 1]
         rows.append(
             {
                 "start": "2027-01-15T08:30:00Z",
-                "from_ms": BOUNDS_NS[place] / 1e6,
+                "from_ms": BOUNDS_NS[row] / 1e6,
                 "to_ms": end / 1e6,
                 "spans": 1,
                 "errors": 0,
@@ -157,13 +157,13 @@ def of_durations(*durations_ns: int) -> Heatmap:
     "durations_ns", [(0,), (2**64 - 1,), (0, 1, 5, 10**6, 10**9, 2**63, 2**64 - 1), (10**6, 10**6 + 1)]
 )
 def test_heatmap_of_any_durations_is_small_and_complete(durations_ns: tuple[int, ...]) -> None:
-    found = of_durations(*durations_ns)
+    result = of_durations(*durations_ns)
 
-    assert len(found.bounds_ns) - 1 <= ROWS_MAX
-    assert sum(cell.spans for cell in found.cells) == len(durations_ns)
-    for cell in found.cells:
+    assert len(result.bounds_ns) - 1 <= ROWS_MAX
+    assert sum(cell.spans for cell in result.cells) == len(durations_ns)
+    for cell in result.cells:
         parse_filter(cell.selection)
-        low, high = found.bounds_ns[cell.row], found.bounds_ns[cell.row + 1]
+        low, high = result.bounds_ns[cell.row], result.bounds_ns[cell.row + 1]
         assert sum(low <= duration < high for duration in durations_ns) == cell.spans
 
 

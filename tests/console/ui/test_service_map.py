@@ -156,7 +156,9 @@ async def test_map_with_too_many_connections_shows_the_busiest_and_says_so(start
     ],
     ids=["edges", "systems", "callers"],
 )
-async def test_map_says_that_more_is_stored_than_it_reads(start_site: StartSite, source: GraphSource) -> None:
+async def test_map_reports_that_the_store_has_more_connections(
+    start_site: StartSite, source: GraphSource
+) -> None:
     page = await map_of(start_site, source)
 
     assert "More connections are stored than a map reads" in page.text
@@ -223,7 +225,7 @@ async def test_lines_show_the_share_of_errors_and_the_direction_by_class(start_s
         "c to a": "edge width2 back",
         "x to a": "edge width5",
     }
-    # At the line, in the sentence and in the table.
+    # On the line, in the sentence and in the table.
     assert page.text.count("✕ 5 %") == 3
 
 
@@ -247,17 +249,17 @@ async def test_hostile_names_stay_text(start_site: StartSite) -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "index",
     # Filters have no control characters.
-    [place for place in range(1, len(HOSTILE)) if f"{HOSTILE[place - 1]}{HOSTILE[place]}".isprintable()],
+    [index for index in range(1, len(HOSTILE)) if f"{HOSTILE[index - 1]}{HOSTILE[index]}".isprintable()],
 )
-async def test_link_of_a_line_finds_its_trace_in_the_chosen_project(site: Client, place: int) -> None:
-    answer = await site.get("/map", params={**TIMES, "project": HOSTILE[place]})
+async def test_link_of_a_line_finds_its_trace_in_the_chosen_project(site: Client, index: int) -> None:
+    answer = await site.get("/map", params={**TIMES, "project": HOSTILE[index]})
     (line,) = lines(Document(await answer.text())).values()
-    found = Document(await (await site.get(line["href"] or "")).text())
+    page = Document(await (await site.get(line["href"] or "")).text())
 
-    assert "1 trace matches." in found.text
-    assert any(link == f"/trace/{HOSTILE_TRACE}" for link in found.links)
+    assert "1 trace matches." in page.text
+    assert any(link == f"/trace/{HOSTILE_TRACE}" for link in page.links)
 
 
 def test_spansets_are_joined_with_conditions_on_spans() -> None:
@@ -271,20 +273,20 @@ def graph(*edges: tuple[str, str, int]) -> list[Call]:
 
 
 def test_busiest_calls_are_those_between_the_busiest_nodes() -> None:
-    found = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
+    all_calls = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
 
     none = Node("service", "")
-    assert busiest(found, none, 3, 10) == found[:2]
-    assert busiest(found, none, 4, 3) == found[:3]
+    assert busiest(all_calls, none, 3, 10) == all_calls[:2]
+    assert busiest(all_calls, none, 4, 3) == all_calls[:3]
 
 
-def test_chosen_service_stays_though_its_neighbours_are_busier() -> None:
-    found = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
+def test_chosen_service_stays_even_if_its_neighbours_have_more_calls() -> None:
+    all_calls = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
 
-    assert busiest(found, Node("service", "d"), 3, 10) == [found[0], found[3]]
+    assert busiest(all_calls, Node("service", "d"), 3, 10) == [all_calls[0], all_calls[3]]
 
 
-def test_neighbours_of_a_cycle_end() -> None:
-    found = graph(("a", "b", 3), ("b", "a", 2), ("x", "y", 1))
+def test_neighbours_in_a_cycle_are_followed_once() -> None:
+    all_calls = graph(("a", "b", 3), ("b", "a", 2), ("x", "y", 1))
 
-    assert around(found, Node("service", "a"), 2) == found[:2]
+    assert around(all_calls, Node("service", "a"), 2) == all_calls[:2]

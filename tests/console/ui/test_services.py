@@ -23,11 +23,11 @@ def links_to(page: Document, path: str) -> list[dict[str, str]]:
     return [query_of(link) for link in page.links if urlsplit(link).path == path]
 
 
-async def test_each_service_leads_to_its_page(site: Client) -> None:
+async def test_each_service_links_to_its_page(site: Client) -> None:
     page = await page_of(site, "/services")
 
     services = {query.get("service") for query in links_to(page, "/services")}
-    # A longer name of a service is not stored as it was sent.
+    # A longer name of a service is shortened when it is stored.
     assert services >= {"web", *(text for text in HOSTILE if len(text) <= 256)} - {HOSTILE[6]}
 
 
@@ -65,7 +65,7 @@ def times_of(page: Document) -> str:
     return f"&since={quote(query['since'])}&until={quote(query['until'])}"
 
 
-async def test_errors_of_a_service_are_those_of_the_errors_page(site: Client) -> None:
+async def test_errors_of_a_service_equal_those_of_the_errors_page(site: Client) -> None:
     page = await page_of(site, "/services?service=web")
 
     errors = next(query for query in links_to(page, "/errors") if query.get("filter") == 'service="web"')
@@ -81,7 +81,7 @@ async def test_operation_without_errors_says_so(site: Client) -> None:
     assert "No span failed." in page.text
 
 
-async def test_errors_lead_to_an_example(site: Client) -> None:
+async def test_errors_link_to_an_example(site: Client) -> None:
     page = await page_of(site, f"/services?service={quote(HOSTILE[0])}")
 
     assert f"/trace/{HOSTILE_TRACE}" in page.links
@@ -115,6 +115,6 @@ async def test_filter_of_the_page_restricts_the_operations(site: Client) -> None
     page = await page_of(site, "/services?service=web&filter=status%3Derror")
 
     filters = [query.get("filter", "") for query in links_to(page, "/search")]
-    (found,) = {text for text in filters if "operation" in text}
-    assert found == 'status=error service="web" operation="GET /cart"'
+    (operation_filter,) = {text for text in filters if "operation" in text}
+    assert operation_filter == 'status=error service="web" operation="GET /cart"'
     assert "✕ 100 % failed" in page.text

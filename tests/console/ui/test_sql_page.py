@@ -1,4 +1,4 @@
-"""Page of SQL statements: the answer as a table or a chart, errors at the editor, links, files and limits."""
+"""Page of SQL statements: the result as a table or a chart, errors at the editor, links, files and limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def document(answer: ClientResponse) -> Document:
     return Document(await answer.text())
 
 
-async def shown(site: Client, statement: str, **more: str) -> Document:
+async def statement_page(site: Client, statement: str, **more: str) -> Document:
     page = await document(await site.get("/sql", params={"q": statement, **more}))
     assert not [attributes for _, attributes in page.elements if attributes.get("id") == "trouble"]
     return page
@@ -38,8 +38,8 @@ def cells(page: Document, kind: str) -> int:
     return sum(tag == "td" and attributes.get("class") == kind for tag, attributes in page.elements)
 
 
-async def test_answer_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
-    page = await shown(
+async def test_result_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
+    page = await statement_page(
         site,
         "SELECT NULL AS a, '' AS b, 'NULL' AS c, nan AS d, toInt128(18446744073709551616) e, [true] f",
     )
@@ -70,9 +70,9 @@ def test_value_is_shown_by_its_type(kind: str, value: object, cell: Cell) -> Non
     assert cell_of(Column("a", kind), value) == cell
 
 
-async def test_cut_answer_and_cut_value_say_so(site: Client) -> None:
-    page = await shown(site, WIDE.format(CELL_CHARS_MAX + 1, ROWS_MAX + 1))
-    whole = await shown(site, WIDE.format(CELL_CHARS_MAX, ROWS_MAX))
+async def test_cut_result_and_cut_value_are_marked(site: Client) -> None:
+    page = await statement_page(site, WIDE.format(CELL_CHARS_MAX + 1, ROWS_MAX + 1))
+    whole = await statement_page(site, WIDE.format(CELL_CHARS_MAX, ROWS_MAX))
 
     assert f"The first {ROWS_MAX} rows in" in page.text
     assert "there are more" in page.text
@@ -83,8 +83,8 @@ async def test_cut_answer_and_cut_value_say_so(site: Client) -> None:
     assert "Values are cut" not in whole.text
 
 
-async def test_answer_without_a_row_has_its_columns(site: Client) -> None:
-    page = await shown(site, "SELECT TraceId, Duration FROM otel_traces WHERE ProjectId = 'none'")
+async def test_result_without_rows_has_its_columns(site: Client) -> None:
+    page = await statement_page(site, "SELECT TraceId, Duration FROM otel_traces WHERE ProjectId = 'none'")
 
     assert "no row is in its answer" in page.text
     assert "UInt64" in page.text
@@ -103,8 +103,10 @@ async def test_hostile_values_and_statements_stay_text(site: Client) -> None:
             assert text.replace("\r\n", "\n") in page.text.replace("\r\n", "\n")
 
 
-async def test_trace_id_leads_to_its_trace(site: Client) -> None:
-    page = await shown(site, "SELECT TraceId, 'x' FROM otel_traces WHERE startsWith(TraceId, 'ffff') LIMIT 1")
+async def test_trace_id_links_to_its_trace(site: Client) -> None:
+    page = await statement_page(
+        site, "SELECT TraceId, 'x' FROM otel_traces WHERE startsWith(TraceId, 'ffff') LIMIT 1"
+    )
 
     assert f"/trace/{HOSTILE_TRACE}" in page.links
 
@@ -132,7 +134,7 @@ async def test_wrong_statement_is_explained_at_the_editor_which_keeps_it(
     assert statement in page.text
 
 
-async def test_editor_keeps_the_statement_while_the_store_is_away(
+async def test_editor_keeps_the_statement_while_the_store_is_unavailable(
     start: StartReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A page that takes longer has the status of its frame.
@@ -147,7 +149,7 @@ async def test_editor_keeps_the_statement_while_the_store_is_away(
     assert "SELECT 42" in page.text
 
 
-async def test_form_leads_to_the_url_of_a_statement(site: Client) -> None:
+async def test_form_redirects_to_the_url_of_a_statement(site: Client) -> None:
     answer = await site.post("/sql", data={"q": "SELECT 1 AS `a b`,\r\n 'ü&='"}, allow_redirects=False)
     page = await document(await site.get(answer.headers["Location"]))
 
@@ -156,7 +158,7 @@ async def test_form_leads_to_the_url_of_a_statement(site: Client) -> None:
     assert "1 row in" in page.text
 
 
-async def test_statement_that_is_too_long_for_a_url_is_answered_without_one(site: Client) -> None:
+async def test_statement_that_is_too_long_for_a_url_runs_without_a_redirect(site: Client) -> None:
     short, long = (f"SELECT 1 AS x, 'é{'y' * (LINK_BYTES_MAX - size)}' AS z" for size in (24, 23))
 
     with_url = await site.post("/sql", data={"q": short}, allow_redirects=False)
@@ -175,7 +177,7 @@ def test_url_of_a_statement_fits_into_a_request_line(text: str) -> None:
 
 
 async def test_files_have_all_rows_and_whole_values(site: Client) -> None:
-    page = await shown(site, WIDE.format(1_000, ROWS_MAX + 7))
+    page = await statement_page(site, WIDE.format(1_000, ROWS_MAX + 7))
 
     links = {parse_qs(urlsplit(link).query)["format"][0]: link for link in page.links if "format=" in link}
     csv = await (await site.get(links["csv"])).text()
@@ -191,9 +193,9 @@ async def test_examples_work(site: Client) -> None:
 
     assert {link_of({"q": statement}) for statement in EXAMPLES.values()} <= set(page.links)
     for statement in EXAMPLES.values():
-        # The spans of the tests are of yesterday.
+        # The spans of the tests may be of yesterday.
         text = statement.replace("INTERVAL 1 HOUR", "INTERVAL 3 DAY")
-        assert "is in its answer" not in (await shown(site, text)).text
+        assert "is in its answer" not in (await statement_page(site, text)).text
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ async def test_examples_work(site: Client) -> None:
     ["(SELECT 1 AS x) UNION ALL (SELECT 2 AS x)", "WITH t AS (SELECT 42 AS n) SELECT n, n FROM t"],
 )
 async def test_columns_of_every_form_of_statement_are_known(site: Client, statement: str) -> None:
-    page = await shown(site, statement)
+    page = await statement_page(site, statement)
 
     assert "UInt8" in page.text
 
@@ -231,7 +233,7 @@ async def test_page_says_how_to_switch_sql_on(site: Client, monkeypatch: pytest.
     assert not [tag for tag, _ in page.elements if tag == "textarea"]
 
 
-async def test_larger_answer_than_a_page_holds_is_refused(
+async def test_result_that_is_too_large_for_a_page_is_refused(
     site: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "SQL_BYTES_MAX", 100)
@@ -243,7 +245,7 @@ async def test_larger_answer_than_a_page_holds_is_refused(
 
 async def test_statement_is_logged_by_its_digest(site: Client) -> None:
     with capture_logs() as logged:
-        await shown(site, "SELECT 'canary'")
+        await statement_page(site, "SELECT 'canary'")
 
     assert [line["event"] for line in logged] == ["SQL statement ended"]
     assert "canary" not in str(logged)
@@ -266,7 +268,7 @@ async def test_navigation_has_the_page_for_operators_only(start: StartReceiver) 
 async def test_chart_is_shown_first_and_the_table_by_the_url(site: Client) -> None:
     statement = "SELECT ServiceName, count() AS spans FROM otel_traces GROUP BY ServiceName"
 
-    chart, table = await shown(site, statement), await shown(site, statement, show="table")
+    chart, table = await statement_page(site, statement), await statement_page(site, statement, show="table")
 
     tables = [
         [attributes.get("class") for tag, attributes in page.elements if tag == "table"]
@@ -278,7 +280,7 @@ async def test_chart_is_shown_first_and_the_table_by_the_url(site: Client) -> No
 
 
 def answer_of(kinds: list[str], *rows: tuple[object, ...]) -> SqlAnswer:
-    columns = [Column(f"c{place}", kind) for place, kind in enumerate(kinds)]
+    columns = [Column(f"c{index}", kind) for index, kind in enumerate(kinds)]
     names = [column.name for column in columns]
     return SqlAnswer(columns, [dict(zip(names, row, strict=True)) for row in rows], is_cut=False, seconds=0.1)
 
@@ -305,13 +307,13 @@ TIME = "DateTime64(9, 'UTC')"
         (["String", "Array(UInt64)"], [("a", [1])], "none"),
     ],
 )
-def test_first_column_decides_about_the_chart(
+def test_first_column_selects_the_kind_of_chart(
     kinds: list[str], rows: list[tuple[object, ...]], form: str
 ) -> None:
     chart = result_chart(answer_of(kinds, *rows))
 
-    found = "none" if chart is None else "lines" if chart.lines else "bars"
-    assert found == form
+    chart_form = "none" if chart is None else "lines" if chart.lines else "bars"
+    assert chart_form == form
 
 
 def test_lines_are_in_the_order_of_time_and_at_their_times() -> None:
@@ -329,7 +331,7 @@ def test_lines_and_bars_that_are_left_out_are_counted() -> None:
     numbers = len(HUES) + 2
 
     lines = result_chart(answer_of([TIME, *["UInt8"] * numbers], ("2026-01-01 00:00:00", *range(numbers))))
-    bars = result_chart(answer_of(["String", "UInt8"], *[(str(place), 1) for place in range(BARS_MAX + 3)]))
+    bars = result_chart(answer_of(["String", "UInt8"], *[(str(index), 1) for index in range(BARS_MAX + 3)]))
 
     assert lines is not None
     assert bars is not None

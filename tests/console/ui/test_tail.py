@@ -35,17 +35,17 @@ def row_of(name: str, **more: object) -> Row:
 
 
 class TailSource(FakeSource):
-    """Source that answers with these spans, and keeps the parameters of each question."""
+    """Source that returns these spans, and records the parameters of each query."""
 
     def __init__(self, *rows: Row) -> None:
         super().__init__()
         self.rows = list(rows)
-        self.asked: list[Mapping[str, str]] = []
+        self.queries: list[Mapping[str, str]] = []
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         assert name == "tail"
         QUESTIONS[name].parse(query)
-        self.asked.append(query)
+        self.queries.append(query)
         return Answer(self.rows)
 
 
@@ -59,7 +59,7 @@ async def test_page_lists_spans_with_links_to_their_traces(start_site: StartSite
     assert f"/trace/{'a' * 32}" in page.links
 
 
-async def test_page_asks_for_the_present_whatever_times_the_address_has(start_site: StartSite) -> None:
+async def test_page_queries_the_present_even_if_its_url_has_times(start_site: StartSite) -> None:
     source = TailSource()
     client = await start_site(source)
 
@@ -67,7 +67,7 @@ async def test_page_asks_for_the_present_whatever_times_the_address_has(start_si
         "/tail?since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z&filter=status%3Derror&project=p"
     )
 
-    assert source.asked == [{"filter": 'project="p" status=error', "since": "1h", "limit": "500"}]
+    assert source.queries == [{"filter": 'project="p" status=error', "since": "1h", "limit": "500"}]
 
 
 async def test_script_gets_the_rows_received_since_a_time(start_site: StartSite) -> None:
@@ -76,8 +76,8 @@ async def test_script_gets_the_rows_received_since_a_time(start_site: StartSite)
 
     answer = await (await client.get(f"/tail/rows?after={RECEIVED_MS}&filter=service%3Dweb")).json()
 
-    assert source.asked[0]["after"] == str(RECEIVED_MS)
-    assert source.asked[0]["filter"] == "service=web"
+    assert source.queries[0]["after"] == str(RECEIVED_MS)
+    assert source.queries[0]["filter"] == "service=web"
     (row,) = answer["rows"]
     assert (row["name"], row["duration"], row["error"]) == ("GET /", "12.5 ms", "deadlock")
     assert row["received"] == "2027-01-15T08:00:00.123Z"
@@ -127,7 +127,7 @@ async def test_script_gets_400_for_a_wrong_parameter(site: Client, query: str) -
     assert answer.status == 400
 
 
-async def test_page_without_spans_leads_to_the_connect_page(start_site: StartSite) -> None:
+async def test_page_without_spans_links_to_the_connect_page(start_site: StartSite) -> None:
     client = await start_site(TailSource())
 
     page = Document(await (await client.get("/tail")).text())

@@ -114,7 +114,7 @@ async def test_rows_have_both_durations_and_the_change(start_site: StartSite) ->
     assert bars == ["bar of-a", "bar of-b"] * 2 + ["bar of-a", "bar of-b"]
 
 
-async def test_details_show_the_values_that_differ_and_count_the_others(start_site: StartSite) -> None:
+async def test_details_show_different_values_and_count_equal_values(start_site: StartSite) -> None:
     same = {"http.route": "/cart", "region": "eu"}
     first = [timed("1", "", 0, 100, SpanAttributes={**same, "user.id": "u1", "only.a": "x"})]
     attributes = {"SpanAttributes": {**same, "user.id": "u2"}, "ResourceAttributes": {"v": "2"}}
@@ -129,7 +129,7 @@ async def test_details_show_the_values_that_differ_and_count_the_others(start_si
     assert "http.route" not in text
 
 
-async def test_chosen_pair_is_the_pair_that_accounts_for_the_change(start_site: StartSite) -> None:
+async def test_pair_with_the_largest_change_is_chosen_by_default(start_site: StartSite) -> None:
     first = [timed("1", "", 0, 100), timed("2", "1", 10, 20)]
     second = [timed("1", "", 0, 200), timed("2", "1", 10, 110)]
     client = await start_site(TwoTraces(a=first, b=second))
@@ -162,7 +162,7 @@ async def test_traces_that_are_too_large_are_refused(start_site: StartSite) -> N
     row = timed("1", "", 0, 1)
     source = TwoTraces(a=[row], b=[row] * (COMPARED_SPANS_MAX + 1))
 
-    # The frame may be sent before, with status 200.
+    # The frame may be sent first, with status 200.
     answer = await (await start_site(source)).get(f"/trace/{A}/with/{B}")
 
     page = Document(await answer.text())
@@ -176,7 +176,7 @@ async def test_trace_that_is_not_stored_is_named(start_site: StartSite) -> None:
     assert A not in page.text
 
 
-async def test_id_that_is_no_trace_id_is_explained(site: Client) -> None:
+async def test_invalid_trace_id_is_explained(site: Client) -> None:
     page = await page_of(site, f"/trace/{A}/with/x", 400)
 
     assert "expected 32 hex digits" in page.text
@@ -197,7 +197,7 @@ async def test_stored_traces_are_compared(site: Client) -> None:
     assert f"/trace/{1_801:032x}/with/{1:032x}" in page.links
 
 
-async def test_form_of_the_trace_page_leads_to_the_comparison(site: Client) -> None:
+async def test_form_of_the_trace_page_redirects_to_the_comparison(site: Client) -> None:
     page = await page_of(site, f"/trace/{1:032x}")
     names = [attributes.get("name") for tag, attributes in page.elements if tag == "input"]
 
@@ -209,9 +209,11 @@ async def test_form_of_the_trace_page_leads_to_the_comparison(site: Client) -> N
 
 
 @pytest.mark.parametrize("ids", [[], [A], [A, B, A]])
-async def test_other_numbers_of_traces_than_two_lead_back_to_the_search(site: Client, ids: list[str]) -> None:
+async def test_selection_of_other_than_two_traces_links_back_to_the_search(
+    site: Client, ids: list[str]
+) -> None:
     search = await page_of(site, "/search?filter=service%3Dweb&selection=duration%3E1ms&project=prj_1")
-    kept = [
+    fields = [
         (attributes["name"] or "", attributes["value"] or "")
         for tag, attributes in itertools.dropwhile(
             lambda element: element[1].get("id") != "pair", search.elements
@@ -219,15 +221,15 @@ async def test_other_numbers_of_traces_than_two_lead_back_to_the_search(site: Cl
         if tag == "input" and attributes["type"] == "hidden"
     ]
 
-    answer = await site.get("/traces/compare", params=[*kept, *(("id", trace_id) for trace_id in ids)])
+    answer = await site.get("/traces/compare", params=[*fields, *(("id", trace_id) for trace_id in ids)])
 
     page = Document(await answer.text())
     assert answer.status == 400
     assert "Select two traces in the search results, then compare them." in page.text
     (back,) = [link for link in page.links if link.startswith("/search?") and "filter=" in link]
-    assert parse_qs(urlsplit(back).query) == {name: [value] for name, value in kept}
+    assert parse_qs(urlsplit(back).query) == {name: [value] for name, value in fields}
     assert (
-        dict(kept).items()
+        dict(fields).items()
         >= {"filter": "service=web", "selection": "duration>1ms", "project": "prj_1"}.items()
     )
 

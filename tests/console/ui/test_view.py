@@ -21,7 +21,7 @@ from tests.support.receiver_facts import facts_of
 
 
 class NoSource:
-    """Source that is never asked."""
+    """Source without queries."""
 
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
         raise NotImplementedError
@@ -55,7 +55,7 @@ def view(**query: str) -> View:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=40))
-def test_term_matches_exactly_its_text(text: str) -> None:
+def test_term_matches_only_its_text(text: str) -> None:
     assert parse_filter(term("service", text)) == Comparison(Intrinsic("service"), "=", text)
 
 
@@ -99,25 +99,25 @@ def test_joined_filters_must_all_match() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40))
-def test_attribute_is_named_whatever_characters_its_key_has(key: str) -> None:
+def test_key_of_an_attribute_may_have_any_characters(key: str) -> None:
     assert parse_filter(term(attribute_text("span", key), "x")) == Comparison(
         Attribute("span", key), "=", "x"
     )
 
 
-def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
+def test_term_is_removed_only_if_the_other_terms_keep_their_meaning() -> None:
     assert without_term('root service="a" kind=server', 'service="a"') == "root kind=server"
     assert without_term("service=a root", 'service="a"') == "root"
     assert without_term('root -service="a"', 'service="a"') is None
     assert without_term('root OR service="a"', 'service="a"') is None
 
 
-def test_error_column_is_of_the_text_itself() -> None:
+def test_error_column_counts_from_the_start_of_the_text() -> None:
     assert error_column("service=web status=eror") == 20
     assert error_column("service=web") == 0
 
 
-def test_values_of_each_group_are_placed_in_their_intervals() -> None:
+def test_values_of_each_group_are_in_their_intervals() -> None:
     timeline = Timeline(view(since="2027-01-15T07:00Z", until="2027-01-15T07:05Z"))
     rows: list[Row] = [
         {"group": "a", "start": "2027-01-15T07:00:00Z", "spans": 1},
@@ -125,9 +125,9 @@ def test_values_of_each_group_are_placed_in_their_intervals() -> None:
         {"group": "a", "start": "2027-01-15T07:04:55Z", "spans": 3},
     ]
 
-    found = timeline.values_by_group(rows, "spans")
+    values = timeline.values_by_group(rows, "spans")
 
     assert (timeline.step_s, timeline.count) == (5, 60)
-    assert found["a"] == [1, *[0] * 58, 3]
-    assert found["b"] == [0, 2, *[0] * 58]
-    assert found["unknown"] == [0] * 60
+    assert values["a"] == [1, *[0] * 58, 3]
+    assert values["b"] == [0, 2, *[0] * 58]
+    assert values["unknown"] == [0] * 60

@@ -1,4 +1,4 @@
-"""Tests of access to the platform API: tokens, teams, scopes, and the faults of any answer."""
+"""Tests of access to the platform API: tokens, teams, scopes, and faults of responses."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ async def test_p3_control_api_and_page_show_no_token(platform: RunningEmulator) 
     async with platform.session.get(platform.facts["control_url"]) as answer:
         page = await answer.text()
 
-    shown = state + page
-    assert [name for name in ("token", "client_secret", "api_key") if platform.facts[name] in shown] == []
+    text = state + page
+    assert [name for name in ("token", "client_secret", "api_key") if platform.facts[name] in text] == []
 
 
 async def test_p4_path_without_the_version_is_answered_404(platform: RunningEmulator) -> None:
@@ -124,11 +124,11 @@ async def test_p6_error_has_the_switched_shape_and_its_code(platform: RunningEmu
 
     assert answer.status == 401
     if shape == "text":
-        found = text.partition(":")[0]
+        error_code = text.partition(":")[0]
     else:
         body = json.loads(text)
-        found = body["error"]["code"] if shape == "object" else body["code"]
-    assert found == "not_authorized"
+        error_code = body["error"]["code"] if shape == "object" else body["code"]
+    assert error_code == "not_authorized"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_fault_refuses_as_many_requests_as_it_counts(
     assert answers[0][1]["error"]["code"] == code
 
 
-async def test_fault_429_says_when_to_retry(platform: RunningEmulator) -> None:
+async def test_fault_429_has_a_retry_after_header(platform: RunningEmulator) -> None:
     await platform.control("POST", "/faults", {"name": "api-429"})
 
     async with platform.session.get(platform.facts["base_url"] + await events_path(platform)) as answer:

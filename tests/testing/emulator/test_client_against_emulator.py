@@ -1,4 +1,4 @@
-"""The receiver's own client works against the emulator, whichever shapes are switched on."""
+"""The receiver's own client works against the emulator with every shape."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ async def test_client_follows_without_gap_or_repeat_through_a_fault(
 
     async with client_of(platform) as client:
         stream = follow(client, deployment, EventQuery(), sleep=no_pause)
-        found = [event.payload.text async for event in stream]
+        texts = [event.payload.text async for event in stream]
 
-    assert found[:5] == ["0", "1", "2", "3", "4"]
-    assert len(found) == 6
+    assert texts[:5] == ["0", "1", "2", "3", "4"]
+    assert len(texts) == 6
 
 
 @pytest.mark.parametrize("shape", UNSTATED["P6"])

@@ -42,7 +42,7 @@ async def test_manual_clock_moves_only_by_the_control_api(platform: RunningEmula
     assert moved["now"] == STARTED_AT_S + 60
 
 
-async def test_json_that_curl_calls_a_form_is_json(platform: RunningEmulator) -> None:
+async def test_json_with_the_content_type_of_a_form_is_accepted(platform: RunningEmulator) -> None:
     url = f"{platform.facts['control_url']}/projects"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     async with platform.session.post(url, data=b'{"id": "prj_9", "name": "Nine"}', headers=headers) as answer:
@@ -59,7 +59,7 @@ def test_real_clock_moves_by_itself_and_by_the_control_api() -> None:
     assert clock.now_s() == 1_062.5
 
 
-async def test_same_seed_makes_the_same_ids(tmp_path: Path) -> None:
+async def test_same_seed_generates_the_same_ids(tmp_path: Path) -> None:
     facts = []
     for seed, name in ((1, "a"), (1, "b"), (2, "c")):
         async with emulator(tmp_path / name, seed=seed) as platform:
@@ -112,13 +112,13 @@ async def test_every_shape_can_be_switched_on(platform: RunningEmulator, rule: s
     assert (await platform.control("POST", "/unstated", {rule: shape}))[rule] == shape
 
 
-async def test_every_fault_can_be_injected_and_taken_back(platform: RunningEmulator) -> None:
+async def test_every_fault_can_be_injected_and_cancelled(platform: RunningEmulator) -> None:
     for name in set(FAULTS) - {"ownership-lost"}:
         assert (await platform.control("POST", "/faults", {"name": name}))["due"] == {name: 1}
         assert (await platform.control("POST", "/faults", {"name": name, "count": 0}))["due"] == {}
 
 
-async def test_taken_ids_and_hosts_are_refused(platform: RunningEmulator) -> None:
+async def test_used_ids_and_hosts_are_refused(platform: RunningEmulator) -> None:
     project = next(iter(platform.state.projects))
     await platform.control("POST", "/deployments", {"project": project, "id": "dpl_1", "url": "a.example"})
 
@@ -126,7 +126,7 @@ async def test_taken_ids_and_hosts_are_refused(platform: RunningEmulator) -> Non
         assert (await post(platform, "/deployments", json={"project": project, **body})).status == 409
 
 
-async def test_removed_project_takes_its_deployments_along(platform: RunningEmulator) -> None:
+async def test_removing_a_project_removes_its_deployments(platform: RunningEmulator) -> None:
     project = next(iter(platform.state.projects))
     await platform.control("DELETE", f"/projects/{project}")
 
@@ -174,7 +174,7 @@ async def test_control_page_has_no_script_and_escapes_text(platform: RunningEmul
     assert "&lt;script&gt;" in page
 
 
-async def test_every_form_of_the_control_page_leads_to_an_endpoint(platform: RunningEmulator) -> None:
+async def test_every_form_of_the_control_page_has_an_endpoint(platform: RunningEmulator) -> None:
     await platform.control("POST", "/faults", {"name": "ownership-lost"})
     await platform.install()
     page, _ = await page_of(platform)
@@ -184,7 +184,7 @@ async def test_every_form_of_the_control_page_leads_to_an_endpoint(platform: Run
 
     assert len(actions) >= 12
     for action in actions:
-        # Refused for what the body lacks, not for the address.
+        # Refused because of the body, not because of the address.
         async with platform.session.post(base + action, json={"unknown": 1}) as answer:
             assert answer.status == 400, (action, await answer.text())
 

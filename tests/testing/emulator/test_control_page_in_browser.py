@@ -1,4 +1,4 @@
-"""The control page in a browser: accessible, without scripts, readable at 320 px, and it works."""
+"""The control page in a browser: accessible, without scripts, readable at 320 px, and usable."""
 
 from __future__ import annotations
 

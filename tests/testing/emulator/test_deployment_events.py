@@ -198,10 +198,10 @@ async def test_p24_proxy_and_unknown_fields_are_kept(platform: RunningEmulator) 
     event = {"type": "request", "new": [1], "payload": {"proxy": {**PROXY, "new": None}, "new": {"a": 1}}}
     await add(platform, deployment, event)
 
-    _, (found,) = await get(platform, deployment)
+    _, (document,) = await get(platform, deployment)
 
-    assert found["payload"]["proxy"] == {**PROXY, "new": None}
-    assert (found["new"], found["payload"]["new"]) == ([1], {"a": 1})
+    assert document["payload"]["proxy"] == {**PROXY, "new": None}
+    assert (document["new"], document["payload"]["new"]) == ([1], {"a": 1})
 
 
 async def test_p25_followed_stream_sends_events_as_they_happen_and_ends_when_the_deployment_is_ready(
@@ -231,7 +231,7 @@ async def test_p25_every_form_of_a_followed_stream_has_every_event(
     await add(platform, deployment, line("a", 1))
 
     async with following(platform, deployment) as answer:
-        # After the first bytes the rest is live.
+        # After the first bytes, the stream is live.
         first = await answer.content.readany()
         await add(platform, deployment, line("b", 2))
         await platform.control("POST", f"/deployments/{deployment}/state", {"state": "ERROR"})
@@ -270,9 +270,9 @@ async def test_fault_repeats_or_reorders_events(platform: RunningEmulator, fault
     await add(platform, deployment, line("a", 1), line("b", 2), line("c", 3))
     await platform.control("POST", "/faults", {"name": fault})
 
-    found = await texts(platform, deployment)
+    order = await texts(platform, deployment)
 
-    assert found == (["a", "a", "b", "c"] if fault == "events-twice" else ["b", "a", "c"])
+    assert order == (["a", "a", "b", "c"] if fault == "events-twice" else ["b", "a", "c"])
     assert await texts(platform, deployment) == ["a", "b", "c"], "the fault happens once"
 
 

@@ -166,7 +166,7 @@ async def test_p72_rate_keeps_whole_traces(site: Site) -> None:
     assert 518 < len(roots) < 682
 
 
-async def test_p72_children_follow_the_rule_of_their_root(site: Site) -> None:
+async def test_p72_child_spans_inherit_the_sampling_rule_of_the_root(site: Site) -> None:
     await site.add(rules=[{"rate": 1, "path": "/api"}])
 
     await site.drains.forward(
@@ -237,11 +237,11 @@ async def test_test_events_are_sent_on_creation_and_on_request(site: Site) -> No
 async def test_secret_and_header_values_are_not_shown(site: Site) -> None:
     await site.add(secret="key-1", headers={"Authorization": "Bearer token-1"})
 
-    _, shown = await site.control("GET", "/drains")
+    _, document = await site.control("GET", "/drains")
 
-    assert "key-1" not in json.dumps(shown)
-    assert "token-1" not in json.dumps(shown)
-    assert shown["drains"][0]["headers"] == ["Authorization"]
+    assert "key-1" not in json.dumps(document)
+    assert "token-1" not in json.dumps(document)
+    assert document["drains"][0]["headers"] == ["Authorization"]
 
 
 async def test_failed_delivery_is_lost_without_retries(site: Site) -> None:
@@ -250,8 +250,8 @@ async def test_failed_delivery_is_lost_without_retries(site: Site) -> None:
 
     await site.drains.forward(REQUEST)
 
-    shown = await site.summary()
-    assert [shown["delivered"], shown["failed"], shown["lost"]] == [0, 1, 1]
+    summary = await site.summary()
+    assert [summary["delivered"], summary["failed"], summary["lost"]] == [0, 1, 1]
     assert len(site.endpoint.documents()) == 1
 
 
@@ -345,8 +345,8 @@ async def test_errored_drain_can_be_resumed(site: Site) -> None:
     await site.control("POST", f"/drains/{created['id']}/resume")
     await site.drains.forward(REQUEST)
 
-    shown = await site.summary()
-    assert [shown["state"], shown["delivered"]] == ["active", 1]
+    summary = await site.summary()
+    assert [summary["state"], summary["delivered"]] == ["active", 1]
 
 
 async def test_deleted_drain_sends_nothing(site: Site) -> None:

@@ -52,7 +52,7 @@ async def test_projects_deployments_and_installations_have_a_maximum(
         assert (await refused(platform, path, body))[0] == 409
 
 
-async def test_oldest_webhooks_and_emails_are_forgotten(
+async def test_oldest_webhooks_and_emails_are_dropped(
     platform: RunningEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "KEPT_MAX", 4)
@@ -62,8 +62,8 @@ async def test_oldest_webhooks_and_emails_are_forgotten(
     installation = next(iter(platform.state.installations.by_id))
     for _ in range(installations.EMAILS_MAX + 1):
         for action in ("disable", "transfer"):
-            found = platform.state.installations.find(installation)
-            getattr(platform.state.installations, action)(found)
+            target = platform.state.installations.find(installation)
+            getattr(platform.state.installations, action)(target)
 
     state = await platform.control("GET", "/state")
     assert [each["type"] for each in state["webhooks"]] == ["type.2", "type.3", "type.4"]

@@ -1,4 +1,4 @@
-"""Tests of the emulated gateway over plain HTTP: what it answers, refuses, and breaks on demand."""
+"""Tests of the emulated gateway over plain HTTP: answers, refusals, and injected faults."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_p62_unknown_model_is_answered_404(gateway: RunningGateway) -> Non
     assert (await gateway.chat(question("x", model="acme/other")))[0] == 404
 
 
-async def test_p62_next_provider_answers_for_a_provider_that_is_off(gateway: RunningGateway) -> None:
+async def test_p62_next_provider_replaces_a_provider_that_is_off(gateway: RunningGateway) -> None:
     body = question("x", providerOptions={"gateway": {"order": ["globex", "unknown", "acme"]}})
 
     tried = []
@@ -175,12 +175,12 @@ async def test_p64_offered_tool_is_called_with_arguments_that_fit_its_schema(gat
     assert body["choices"][0]["finish_reason"] == "tool_calls"
     assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"town": "Oslo", "unit": "C"}
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sunny"}
-    asked = {
+    request = {
         "model": MODEL,
         "messages": [{"role": "user", "content": "Oslo"}, message, result],
         "tools": [WEATHER],
     }
-    _, final = await gateway.chat(asked)
+    _, final = await gateway.chat(request)
     assert final["choices"][0]["message"]["content"] == "You wrote: Oslo\nA tool answered: sunny"
 
 
@@ -232,7 +232,7 @@ async def test_answer_longer_than_max_tokens_is_cut(gateway: RunningGateway) -> 
     assert body["choices"][0]["finish_reason"] == "length"
 
 
-async def test_answer_names_the_spans_of_the_data_if_the_instructions_ask_for_it(
+async def test_answer_names_spans_of_the_data_if_the_instructions_request_it(
     gateway: RunningGateway,
 ) -> None:
     rows = [
@@ -240,19 +240,19 @@ async def test_answer_names_the_spans_of_the_data_if_the_instructions_ask_for_it
         {"part": "other", "span_id": "a2", "service": "db", "name": "SELECT", "duration_ms": 3},
     ]
     data = "\n".join(["<data>", *map(json.dumps, rows), json.dumps(rows[0]), "{broken", "</data>"])
-    asked = question(data)
-    asked["messages"].insert(0, {"role": "system", "content": "Name spans as [span:SPAN_ID]."})
+    request = question(data)
+    request["messages"].insert(0, {"role": "system", "content": "Name spans as [span:SPAN_ID]."})
 
-    _, named = await gateway.chat(asked)
+    _, reply = await gateway.chat(request)
     _, quoted = await gateway.chat(question(data))
 
-    assert named["choices"][0]["message"]["content"] == (
+    assert reply["choices"][0]["message"]["content"] == (
         "GET / of web failed after 12 ms [span:a1]. SELECT of db took 3 ms [span:a2]."
     )
     assert quoted["choices"][0]["message"]["content"].startswith("You wrote: <data>")
 
 
-async def test_scripted_answers_are_given_once_in_their_order(gateway: RunningGateway) -> None:
+async def test_scripted_answers_are_sent_once_in_their_order(gateway: RunningGateway) -> None:
     await gateway.control("/gateway/script", [{"text": "one"}, {"text": "two", "finish_reason": "length"}])
 
     answers = [(await gateway.chat(question("x")))[1]["choices"][0] for _ in range(3)]
@@ -271,7 +271,7 @@ async def test_scripted_answers_are_given_once_in_their_order(gateway: RunningGa
         ("/gateway/providers", {"name": "other", "enabled": True}, 404),
     ],
 )
-async def test_control_request_that_is_wrong_is_refused(
+async def test_invalid_control_request_is_refused(
     gateway: RunningGateway, path: str, body: object, status: int
 ) -> None:
     assert (await gateway.control(path, body))[0] == status
@@ -299,7 +299,7 @@ async def test_cut_stream_ends_within_a_line(gateway: RunningGateway) -> None:
         await gateway.stream(question("a b c d"))
 
 
-async def test_malformed_line_stands_within_the_stream(gateway: RunningGateway) -> None:
+async def test_malformed_line_is_within_the_stream(gateway: RunningGateway) -> None:
     gateway.faults["gateway-malformed-line"] = 1
 
     with pytest.raises(json.JSONDecodeError):

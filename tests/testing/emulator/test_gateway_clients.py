@@ -131,7 +131,7 @@ async def test_p60_python_library_reports_errors_by_their_status(
 
 
 @pytest.mark.parametrize(
-    "recorded", RECORDED, ids=[f"{place} {each['path']}" for place, each in enumerate(RECORDED)]
+    "recorded", RECORDED, ids=[f"{index} {each['path']}" for index, each in enumerate(RECORDED)]
 )
 async def test_p60_recorded_request_of_the_javascript_library_is_answered_as_it_was(
     gateway: RunningGateway, recorded: dict[str, Any]

@@ -28,7 +28,7 @@ ERRORS: dict[str, type[PlatformError]] = {
     "gateway-429": RateLimited,
     "gateway-500": ServerFailed,
 }
-"""What the client raises by fault; a slow answer is no error."""
+"""Error of the client by fault; a slow answer is no error."""
 CALLS = [{"name": "weather", "arguments": {"town": town}} for town in ("Oslo", "Bergen")]
 
 
@@ -104,7 +104,7 @@ async def test_p60_receiver_reports_a_wrong_key(gateway: RunningGateway) -> None
 
 
 @pytest.mark.parametrize("fault", sorted(ERRORS))
-async def test_p65_receiver_never_takes_a_broken_stream_for_an_answer(
+async def test_p65_receiver_never_accepts_a_broken_stream_as_an_answer(
     gateway: RunningGateway, client: Gateway, fault: str
 ) -> None:
     gateway.faults[fault] = 1

@@ -1,4 +1,4 @@
-"""Tests of installations: redirect, token exchange, scopes, and the life of a configuration."""
+"""Tests of installations: redirect, token exchange, scopes, and the states of a configuration."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_p32_fields_and_errors_are_switched(platform: RunningEmulator) -> 
     assert (status, error["error"]["code"]) == (401, "invalid_code")
 
 
-async def test_exchange_that_is_cut_has_spent_the_code(platform: RunningEmulator) -> None:
+async def test_interrupted_exchange_uses_up_the_code(platform: RunningEmulator) -> None:
     made = await platform.install()
     await platform.control("POST", "/faults", {"name": "api-cut"})
 
@@ -202,7 +202,7 @@ async def test_p33_every_scope_can_be_granted_and_no_other(platform: RunningEmul
     assert granted == [f"{scope}:write" for scope in SCOPES]
 
 
-async def test_p34_less_scopes_apply_at_once(platform: RunningEmulator) -> None:
+async def test_p34_removed_scopes_apply_at_once(platform: RunningEmulator) -> None:
     made = await platform.install(scopes=["deployment:write", "project:write"])
 
     changed = await act(platform, made["id"], "request-scopes", {"scopes": ["deployment:read"]})
@@ -211,29 +211,33 @@ async def test_p34_less_scopes_apply_at_once(platform: RunningEmulator) -> None:
     assert changed["pending_scopes"] == []
 
 
-async def test_p34_more_scopes_wait_for_every_user_and_are_confirmed_together(
+async def test_p34_added_scopes_wait_until_every_user_confirms_them(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(scopes=["deployment:read", "team"], webhook_url=receiver.url)
-    wanted = ["deployment:write", "project:read"]
-    body = {"scopes": wanted, "note": "For the deployments page."}
+    requested_scopes = ["deployment:write", "project:read"]
+    body = {"scopes": requested_scopes, "note": "For the deployments page."}
     requested = await act(platform, made["id"], "request-scopes", body)
-    assert (requested["scopes"], requested["pending_scopes"]) == (["deployment:read"], wanted)
+    assert (requested["scopes"], requested["pending_scopes"]) == (["deployment:read"], requested_scopes)
     user, owner = requested["confirmers"]
 
     halfway = await act(platform, made["id"], "confirm-scopes", {"user": user})
-    assert (halfway["scopes"], halfway["pending_scopes"], receiver.types) == (["deployment:read"], wanted, [])
+    assert (halfway["scopes"], halfway["pending_scopes"], receiver.types) == (
+        ["deployment:read"],
+        requested_scopes,
+        [],
+    )
     done = await act(platform, made["id"], "confirm-scopes", {"user": owner})
 
-    assert (done["scopes"], done["pending_scopes"]) == (wanted, [])
+    assert (done["scopes"], done["pending_scopes"]) == (requested_scopes, [])
     assert receiver.types == ["integration-configuration.scope-change-confirmed"]
-    assert receiver.documents[0]["payload"]["configuration"] == {"id": made["id"], "scopes": wanted}
+    assert receiver.documents[0]["payload"]["configuration"] == {"id": made["id"], "scopes": requested_scopes}
     emails = (await platform.control("GET", "/state"))["emails"]
     assert [email["to"] for email in emails] == [user, owner]
     assert all("For the deployments page." in email["text"] for email in emails)
 
 
-async def test_p34_scope_that_waits_is_not_granted(platform: RunningEmulator) -> None:
+async def test_p34_pending_scope_is_not_granted(platform: RunningEmulator) -> None:
     made = await platform.install(scopes=["deployment"])
     token = (await platform.exchange(made["code"]))[1]["access_token"]
     await act(platform, made["id"], "request-scopes", {"scopes": ["deployment", "project"]})
@@ -292,7 +296,7 @@ async def test_p42_transfer_of_ownership_restores_the_configuration(platform: Ru
     assert (await status_of_call(platform, token))[0] == 200
 
 
-async def test_removed_configuration_has_no_token_any_more(platform: RunningEmulator) -> None:
+async def test_removed_configuration_has_no_token(platform: RunningEmulator) -> None:
     made = await platform.install()
     token = (await platform.exchange(made["code"]))[1]["access_token"]
     await act(platform, made["id"], "remove")

@@ -35,7 +35,7 @@ HOUR = ShopRequest(requests_per_s=0.5, history_s=3_600)
 
 @dataclass
 class Recorder:
-    """A platform that writes down what the shop hands to it."""
+    """A platform that records all calls of the shop."""
 
     clock_s: float = NOW_S
     projects: dict[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def some_requests(*, is_worse: bool) -> list[Request]:
     return [shop_request(dice, 0, is_worse=is_worse) for _ in range(2_000)]
 
 
-async def test_same_seed_makes_the_same_traffic_and_events() -> None:
+async def test_same_seed_generates_the_same_traffic_and_events() -> None:
     same, again, other = Recorder(), Recorder(), Recorder()
     for platform, seed in ((same, 1), (again, 1), (other, 2)):
         await Shop(platform, ShopRequest(0.5, 600, seed)).send_history()

@@ -1,4 +1,4 @@
-"""`make demo`, as a new user runs it: one command, until release B is worse, ended by Ctrl-C."""
+"""`make demo`, as a new user runs it: one command, until release B is worse, then Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def answer(url: str) -> bytes:
 
 def processes_of(directory: Path) -> list[str]:
     """Return the command lines of running processes that name a directory."""
-    found = []
+    commands = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # the process has ended
             continue
         if str(directory) in text:
-            found.append(text)
-    return found
+            commands.append(text)
+    return commands
 
 
 def until_the_tour(process: subprocess.Popen[str]) -> str:
-    """Return what the demo prints until its tour is complete."""
+    """Return the output of the demo until its tour is complete."""
     assert process.stdout is not None
     printed = ""
     for line in process.stdout:
@@ -53,7 +53,7 @@ def test_demo_shows_that_release_b_is_worse_and_leaves_only_its_directory(tmp_pa
             printed = until_the_tour(process)
             links = re.findall(r"^   (http\S+)$", printed, re.MULTILINE)
             pages = links[0].removesuffix("/platform")
-            shown = {link: answer(link).decode() for link in links}
+            contents = {link: answer(link).decode() for link in links}
             compared: Any = json.loads(answer(f"{pages}/api/v1/compare?a=dpl_shop_a&b=dpl_shop_b"))
         finally:
             process.send_signal(signal.SIGINT)
@@ -62,7 +62,7 @@ def test_demo_shows_that_release_b_is_worse_and_leaves_only_its_directory(tmp_pa
     assert process.returncode == 0, printed
     assert compared["verdict"].startswith("dpl_shop_b is worse")
     assert "3. Compare: dpl_shop_b is worse" in printed
-    assert any("applyCoupons" in page for link, page in shown.items() if "/trace/" in link)
+    assert any("applyCoupons" in page for link, page in contents.items() if "/trace/" in link)
     assert processes_of(tmp_path) == []
     assert [path.parent for path in tmp_path.rglob("trace-drain.toml")] == list(tmp_path.iterdir())
 

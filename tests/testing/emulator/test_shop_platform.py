@@ -14,19 +14,19 @@ SHOP = {"requests_per_s": 1, "history_s": 120}
 async def test_shop_fills_a_drain_and_the_events_of_its_deployments(tmp_path: Path) -> None:
     async with emulator(tmp_path) as platform, running_drains() as site:
         await platform.control("POST", "/drains", {"url": site.endpoint.url, "format": "json"})
-        shown = await platform.control("POST", "/shop", SHOP)
-        while not shown["is_live"]:
-            shown = await platform.control("GET", "/shop")
+        summary = await platform.control("POST", "/shop", SHOP)
+        while not summary["is_live"]:
+            summary = await platform.control("GET", "/shop")
         _, events = await platform.call(
             "GET",
-            f"/v3/deployments/{shown['deployments']['worse']}/events",
+            f"/v3/deployments/{summary['deployments']['worse']}/events",
             params={"teamId": platform.facts["team_id"]},
         )
         state = await platform.control("GET", "/state")
 
     deployments = {each["id"]: each["state"] for each in state["deployments"]}
-    assert deployments[shown["deployments"]["worse"]] == "READY"
-    assert deployments[shown["failed_build"]] == "ERROR"
+    assert deployments[summary["deployments"]["worse"]] == "READY"
+    assert deployments[summary["failed_build"]] == "ERROR"
     ids = {
         pair["value"]["stringValue"]
         for span in root_spans(site.endpoint.documents())
@@ -39,28 +39,28 @@ async def test_shop_fills_a_drain_and_the_events_of_its_deployments(tmp_path: Pa
     assert len(ids) == SHOP["history_s"]
 
 
-async def test_shop_goes_on_by_the_clock_of_the_platform(tmp_path: Path) -> None:
+async def test_shop_follows_the_clock_of_the_platform(tmp_path: Path) -> None:
     async with emulator(tmp_path) as platform:
-        shown = await platform.control("POST", "/shop", SHOP)
-        while not shown["is_live"]:
-            shown = await platform.control("GET", "/shop")
-        before = shown["sent_requests"]
+        summary = await platform.control("POST", "/shop", SHOP)
+        while not summary["is_live"]:
+            summary = await platform.control("GET", "/shop")
+        before = summary["sent_requests"]
         await platform.control("POST", "/clock", {"advance_s": 30})
-        while shown["sent_requests"] < before + 30:
-            shown = await platform.control("GET", "/shop")
+        while summary["sent_requests"] < before + 30:
+            summary = await platform.control("GET", "/shop")
 
-    assert shown["sent_requests"] == before + 30
+    assert summary["sent_requests"] == before + 30
 
 
-async def test_shop_can_be_started_again(tmp_path: Path) -> None:
+async def test_shop_can_be_restarted(tmp_path: Path) -> None:
     async with emulator(tmp_path) as platform:
         for _ in range(2):
-            shown = await platform.control("POST", "/shop", SHOP)
-            while not shown["is_live"]:
-                shown = await platform.control("GET", "/shop")
+            summary = await platform.control("POST", "/shop", SHOP)
+            while not summary["is_live"]:
+                summary = await platform.control("GET", "/shop")
             await platform.control("POST", "/clock", {"advance_s": 600})
             await platform.control("DELETE", "/shop")
-        deployment = platform.state.deployment(shown["deployments"]["worse"])
+        deployment = platform.state.deployment(summary["deployments"]["worse"])
 
     ids = [event["payload"]["id"] for event in deployment.events]
     assert len(ids) == len(set(ids))

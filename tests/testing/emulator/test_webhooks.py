@@ -1,4 +1,4 @@
-"""Tests of webhooks: when they are sent, how they are signed, and how they are retried."""
+"""Tests of webhooks: time of sending, signature, and retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of how the load harness sends and retries requests, and of its report."""
+"""Tests of the load harness: sending, retries, and its report."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_refused_connection_is_reported() -> None:
     assert result.exit_code == 1
 
 
-def test_every_try_after_the_first_counts_as_a_retry() -> None:
+def test_every_attempt_after_the_first_counts_as_a_retry() -> None:
     with listening() as server:
         url = server.url
 

@@ -52,14 +52,14 @@ def spans(request: ExportTraceServiceRequest) -> list[Span]:
     ]
 
 
-def test_equal_seed_and_ordinal_make_equal_spans() -> None:
+def test_equal_seed_and_ordinal_generate_equal_spans() -> None:
     assert delivery(SMALL, 3) == delivery(Shape(spans=25), 3)
 
 
 @pytest.mark.parametrize(
     "other", [delivery(SMALL, 4), delivery(Shape(spans=25, seed=2), 3)], ids=["ordinal", "seed"]
 )
-def test_different_seed_or_ordinal_makes_different_spans(other: object) -> None:
+def test_different_seed_or_ordinal_generates_different_spans(other: object) -> None:
     assert delivery(SMALL, 3) != other
 
 

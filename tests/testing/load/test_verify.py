@@ -53,7 +53,7 @@ def test_incorrect_receiver_is_detected(defect: str, finding: str, count: int) -
     assert findings["examples"]
 
 
-def test_trace_that_is_readable_later_than_its_count_is_awaited() -> None:
+def test_verification_waits_for_a_trace_that_is_readable_later_than_its_count() -> None:
     exit_code, findings = verified(defect="late", options=("--settle", "60"))
 
     assert (exit_code, findings["wrong"]) == (0, 0)

@@ -17,18 +17,18 @@ from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.view import View, instant
 
 ROWS_MAX = 16
-"""Maximum number of rows; neighbouring durations are added up until they fit."""
+"""Maximum number of rows; neighbouring buckets are merged until they fit."""
 NS_PER_MS: Final = 1_000_000
 END_NS: Final = 2**64
 """End of the last row: longer durations do not exist."""
 
 
 class Cell(NamedTuple):
-    """The spans that started in an interval and took a duration of a row."""
+    """The spans that started in an interval and whose duration is in a row."""
 
     column: int
     row: int
-    """From 0, the shortest durations."""
+    """Index of the row; row 0 has the shortest durations."""
     spans: int
     errors: int
     since: str
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class Heatmap(NamedTuple):
-    """Cells with spans, and the grid in which they lie."""
+    """The cells that have spans, and their grid."""
 
     cells: Sequence[Cell]
     bounds_ns: Sequence[int]
@@ -48,7 +48,7 @@ class Heatmap(NamedTuple):
 
     @property
     def bounds(self) -> str:
-        """Return the bounds of the rows as durations of a filter, for the script that draws a selection."""
+        """Return the bounds of the rows in the notation of filters, for the script that draws a selection."""
         return " ".join(_plain_ms(bound) for bound in self.bounds_ns)
 
     @property
@@ -70,21 +70,21 @@ def heatmap(rows: Sequence[Row], timeline: Timeline, view: View) -> Heatmap:
     indices = [bisect_right(BOUNDS_NS, (row["from_ms"] + row["to_ms"]) / 2 * NS_PER_MS) - 1 for row in rows]
     per_row = _buckets_per_row(indices)
     first = min(indices) // per_row
-    bounds = [_bound(place * per_row) for place in range(first, max(indices) // per_row + 2)]
+    bounds = [_bound(row * per_row) for row in range(first, max(indices) // per_row + 2)]
     spans: Counter[tuple[int, int]] = Counter()
     errors: Counter[tuple[int, int]] = Counter()
     for line, index in zip(rows, indices, strict=True):
-        place = int(timeline.place(line["start"])), index // per_row - first
-        spans[place] += line["spans"]
-        errors[place] += line["errors"]
+        cell = int(timeline.place(line["start"])), index // per_row - first
+        spans[cell] += line["spans"]
+        errors[cell] += line["errors"]
     cells = [
-        _cell(view, timeline, bounds, place, (count, errors[place])) for place, count in sorted(spans.items())
+        _cell(view, timeline, bounds, cell, (count, errors[cell])) for cell, count in sorted(spans.items())
     ]
     return Heatmap(cells, bounds, timeline)
 
 
 def selection_of(low_ns: int, high_ns: int = END_NS) -> str:
-    """Return the filter of the durations from a bound up to, but without, another."""
+    """Return the filter of the durations from one bound, inclusive, to another, exclusive."""
     low = f"duration>={_plain_ms(low_ns)}"
     return low if high_ns == END_NS else f"{low} duration<{_plain_ms(high_ns)}"
 
@@ -97,9 +97,9 @@ def _buckets_per_row(indices: Sequence[int]) -> int:
 
 
 def _cell(
-    view: View, timeline: Timeline, bounds: Sequence[int], place: tuple[int, int], counts: tuple[int, int]
+    view: View, timeline: Timeline, bounds: Sequence[int], cell: tuple[int, int], counts: tuple[int, int]
 ) -> Cell:
-    column, row = place
+    column, row = cell
     begin_s = timeline.begin_s + column * timeline.step_s
     since, until = max(begin_s, view.begin_s), min(begin_s + timeline.step_s, view.end_s)
     selection = selection_of(bounds[row], bounds[row + 1])

@@ -23,19 +23,19 @@ _SELECTION: Final = re.compile(r"duration>=(\d+(?:\.\d+)?)ms(?: duration<(\d+(?:
 class Chart:
     """A heatmap on a page."""
 
-    def __init__(self, found: Heatmap, view: View, text: str, selection: str) -> None:
+    def __init__(self, heatmap: Heatmap, view: View, text: str, selection: str) -> None:
         """`text` is the filter of all spans of the heatmap. Rows outside of `selection` are drawn fainter."""
-        self._found = found
+        self._heatmap = heatmap
         self._view = view
         self._text = text
-        self._height = ROW_HEIGHT * (len(found.bounds_ns) - 1)
-        self._cell_width = (WIDTH - LABELS_WIDTH) / found.timeline.count
-        self._most = max(cell.spans for cell in found.cells)
+        self._height = ROW_HEIGHT * (len(heatmap.bounds_ns) - 1)
+        self._cell_width = (WIDTH - LABELS_WIDTH) / heatmap.timeline.count
+        self._most = max(cell.spans for cell in heatmap.cells)
         self._low_ms, self._high_ms = _bounds_of(selection)
 
     def drawn(self) -> Markup:
         """Return the chart. Its `data` attributes are for the script that draws a selection."""
-        timeline, times = self._found.timeline, self._view.times
+        timeline, times = self._heatmap.timeline, self._view.times
         axis = [
             tag("text", times["since"][11:16], x=LABELS_WIDTH, y=self._height + 16, class_="axis"),
             tag("text", times["until"][11:16], x=WIDTH, y=self._height + 16, class_="axis end"),
@@ -43,8 +43,8 @@ class Chart:
         return tag(
             "svg",
             # Every second bound, because two lines of text would overlap.
-            *(self._label(row) for row in range(0, len(self._found.bounds_ns) - 1, 2)),
-            *(self._cell(cell) for cell in self._found.cells),
+            *(self._label(row) for row in range(0, len(self._heatmap.bounds_ns) - 1, 2)),
+            *(self._cell(cell) for cell in self._heatmap.cells),
             *axis,
             class_="chart heatmap",
             id="heatmap",
@@ -59,11 +59,11 @@ class Chart:
             data_step=timeline.step_s,
             data_since=times["since"],
             data_until=times["until"],
-            data_bounds=self._found.bounds,
+            data_bounds=self._heatmap.bounds,
         )
 
     def _label(self, row: int) -> Markup:
-        low_ns = self._found.bounds_ns[row]
+        low_ns = self._heatmap.bounds_ns[row]
         text = f"≥ {numbers.duration(low_ns / NS_PER_MS)}"
         return tag(
             "a",

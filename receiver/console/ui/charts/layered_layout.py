@@ -15,29 +15,29 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 Edge = tuple[int, int]
-"""Nodes as their places in the list of nodes: from, to."""
+"""Indices of two nodes: from, to."""
 
 NODE_HEIGHT: Final = 44.0
 BEND_HEIGHT: Final = 8.0
 GAP: Final = 16.0
-"""Least distance of two boxes of a layer."""
+"""Minimum distance between two boxes of a layer."""
 SWEEPS: Final = 12
-"""Number of passes over all layers, in either direction, that order them and that place them."""
+"""Number of passes over all layers, in alternating directions, to order the boxes and to position them."""
 
 Lists = list[list[int]]
 
 
 class Layout(NamedTuple):
-    """The places of nodes and edges."""
+    """Positions of nodes and edges."""
 
     layers: Sequence[int]
     """Layer of each node, from 0."""
     centers: Sequence[float]
     """Distance of the middle of each node from the top."""
     bends: Sequence[Sequence[float]]
-    """Of each edge, its distance from the top in each layer between its ends, in the order of the layers."""
+    """For each edge, its distance from the top in each layer between its ends, in the order of the layers."""
     is_reversed: Sequence[bool]
-    """Whether an edge leads to an earlier layer, because it closes a cycle."""
+    """Whether an edge points to an earlier layer, because it closes a cycle."""
     height: float
 
 
@@ -48,12 +48,12 @@ class _Graph(NamedTuple):
     order: Lists
     """Boxes of each layer, from top to bottom."""
     before: Lists
-    """Of each box, its neighbours in the layer before."""
+    """Neighbours of each box in the previous layer."""
     after: Lists
 
 
 def layout(count: int, edges: Sequence[Edge]) -> Layout:
-    """Return the layout of `count` nodes. No edge leads from a node to itself."""
+    """Return the layout of `count` nodes. No edge connects a node with itself."""
     is_reversed = reversed_edges(count, edges)
     forward = [(b, a) if back else (a, b) for (a, b), back in zip(edges, is_reversed, strict=True)]
     layers = layers_of(count, forward)
@@ -66,16 +66,16 @@ def layout(count: int, edges: Sequence[Edge]) -> Layout:
 
 
 def reversed_edges(count: int, edges: Sequence[Edge]) -> list[bool]:
-    """Return which edges have to be reversed so that no cycle is left: those that lead back in a search."""
+    """Return the edges to reverse so that no cycle is left: the back edges of a depth-first search."""
     out: Lists = [[] for _ in range(count)]
     surplus = [0] * count
     for edge, (begin, end) in enumerate(edges):
         out[begin].append(edge)
         surplus[begin] += 1
         surplus[end] -= 1
-    found = [False] * len(edges)
+    is_back = [False] * len(edges)
     is_open, is_seen = [False] * count, [False] * count
-    # Nodes that call more than they are called come first, so that few edges lead back.
+    # Nodes that call more than they are called come first, so that few edges point backwards.
     for start in sorted(range(count), key=lambda node: -surplus[node]):
         # A stack instead of recursion: chains may be longer than the interpreter's stack.
         stack = [] if is_seen[start] else [start]
@@ -88,20 +88,20 @@ def reversed_edges(count: int, edges: Sequence[Edge]) -> list[bool]:
                 continue
             edge = out[node].pop()
             end = edges[edge][1]
-            found[edge] = is_open[end]
+            is_back[edge] = is_open[end]
             if not is_seen[end]:
                 stack.append(end)
-    return found
+    return is_back
 
 
 def layers_of(count: int, edges: Sequence[Edge]) -> list[int]:
-    """Return a layer for each node of a graph without cycles, so that each edge leads to a later layer."""
+    """Return a layer for each node of a graph without cycles, so that each edge points to a later layer."""
     layers = longest_paths(count, edges)
     ends: Lists = [[] for _ in range(count)]
     for begin, end in edges:
         ends[begin].append(layers[end])
     sources = set(range(count)) - {end for _, end in edges}
-    # Sources stand directly before the first node that they lead to: the fewer bends, the clearer the map.
+    # A source is directly before the first node that it calls, because fewer bends make a clearer map.
     return [min(ends[node], default=1) - 1 if node in sources else layer for node, layer in enumerate(layers)]
 
 
@@ -125,7 +125,7 @@ def longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _boxes(layers: Sequence[int], edges: Sequence[Edge]) -> tuple[_Graph, Lists]:
-    """Return the graph in which each edge leads to the next layer, and the bends of each edge."""
+    """Return the graph whose edges all end in the next layer, and the bends of each edge."""
     order: Lists = [[] for _ in range(max(layers, default=-1) + 1)]
     for node, layer in enumerate(layers):
         order[layer].append(node)
@@ -156,38 +156,38 @@ def _passes(graph: _Graph) -> Iterator[tuple[Iterable[list[int]], Lists]]:
 
 
 def _reduce_crossings(graph: _Graph) -> None:
-    """Sort each layer by the mean place of its neighbours; keep the order with the fewest crossings."""
-    place_of = [0.0] * len(graph.heights)
+    """Sort each layer by the mean position of its neighbours; keep the order with the fewest crossings."""
+    index_of = [0.0] * len(graph.heights)
     for layer in graph.order:
-        _number(layer, place_of)
-    best, fewest = [list(layer) for layer in graph.order], _crossings(graph, place_of)
+        _number(layer, index_of)
+    best, fewest = [list(layer) for layer in graph.order], _crossings(graph, index_of)
     for layers, neighbours in _passes(graph):
         for layer in layers:
-            means = {box: _mean(neighbours[box], place_of, place_of[box]) for box in layer}
+            means = {box: _mean(neighbours[box], index_of, index_of[box]) for box in layer}
             # The sort is stable, so equal means keep their order.
             layer.sort(key=means.__getitem__)
-            _number(layer, place_of)
-        if (found := _crossings(graph, place_of)) < fewest:
-            best, fewest = [list(layer) for layer in graph.order], found
+            _number(layer, index_of)
+        if (crossings := _crossings(graph, index_of)) < fewest:
+            best, fewest = [list(layer) for layer in graph.order], crossings
     graph.order[:] = best
 
 
-def _number(layer: Sequence[int], place_of: list[float]) -> None:
-    for place, box in enumerate(layer):
-        place_of[box] = place
+def _number(layer: Sequence[int], index_of: list[float]) -> None:
+    for index, box in enumerate(layer):
+        index_of[box] = index
 
 
 def _mean(boxes: Sequence[int], values: Sequence[float], otherwise: float) -> float:
     return sum(values[box] for box in boxes) / len(boxes) if boxes else otherwise
 
 
-def _crossings(graph: _Graph, place_of: Sequence[float]) -> int:
+def _crossings(graph: _Graph, index_of: Sequence[float]) -> int:
     """Return how many pairs of edges between neighbouring layers cross."""
     crossing_count = 0
     for layer in graph.order:
         ends: list[float] = []
         for box in layer:
-            reached = [place_of[end] for end in graph.after[box]]
+            reached = [index_of[end] for end in graph.after[box]]
             crossing_count += sum(len(ends) - bisect_right(ends, end) for end in reached)
             for end in reached:
                 insort(ends, end)
@@ -209,11 +209,11 @@ def _placed(graph: _Graph) -> list[float]:
 
 
 def _place(layer: Sequence[int], heights: Sequence[float], centers: list[float]) -> None:
-    """Move the boxes of a layer apart, with the least sum of squared distances from where they were."""
+    """Move the boxes of a layer apart, with the smallest sum of squared displacements."""
     offsets = [0.0]
     for above, below in pairwise(layer):
         offsets.append(offsets[-1] + (heights[above] + heights[below]) / 2 + GAP)
-    # Without the least distances, the places have to be in ascending order: pool adjacent violators.
+    # Less the minimum distances, the positions must be ascending: pool adjacent violators.
     pools: list[tuple[float, int]] = []
     for box, offset in zip(layer, offsets, strict=True):
         total, size = centers[box] - offset, 1

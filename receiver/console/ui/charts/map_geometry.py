@@ -1,4 +1,4 @@
-"""Places of the boxes and lines of the service map in pixels: the layers of its layout as columns."""
+"""Positions of the boxes and lines of the service map in pixels: each layer of the layout is a column."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from receiver.console.ui.charts.layered_layout import NODE_HEIGHT, Edge, layout
 Point = tuple[float, float]
 
 PAGE_WIDTH: Final = 1240
-"""Width that a map keeps to while its boxes are wide enough for a name."""
+"""Maximum width of a map, unless its boxes would be too narrow for a name."""
 NODE_WIDTH_MIN: Final = 140
 NODE_WIDTH_MAX: Final = 184
 LAYER_GAP: Final = 64
-"""Distance between columns, in which the lines are."""
+"""Distance between columns, where the lines are drawn."""
 MARGIN: Final = 8
 _PORTS: Final = 28.0
-"""Part of a box's side at which its lines end."""
+"""Length of the section of a box's side where its lines end."""
 
 
 class MapGeometry:
-    """The places of the boxes and lines of a map."""
+    """Positions of the boxes and lines of a map."""
 
     def __init__(self, count: int, edges: Sequence[Edge]) -> None:
-        """Place at least one box."""
+        """Compute the positions of at least one box."""
         self._edges = edges
         self._layout = layout(count, edges)
         columns = max(self._layout.layers) + 1
@@ -40,7 +40,7 @@ class MapGeometry:
         return self._left(self._layout.layers[node]), MARGIN + self._layout.centers[node] - NODE_HEIGHT / 2
 
     def is_back(self, edge: int) -> bool:
-        """Return whether a line leads from right to left, because it closes a cycle."""
+        """Return whether a line runs from right to left, because it closes a cycle."""
         return self._layout.is_reversed[edge]
 
     def points(self, edge: int) -> list[Point]:
@@ -71,7 +71,7 @@ class MapGeometry:
             sides[first, True].append((bends[0] if bends else centers[last], edge))
             sides[last, False].append((bends[-1] if bends else centers[first], edge))
         return {
-            (edge, node): MARGIN + centers[node] + _PORTS * ((place + 1) / (len(ends) + 1) - 0.5)
+            (edge, node): MARGIN + centers[node] + _PORTS * ((index + 1) / (len(ends) + 1) - 0.5)
             for (node, _), ends in sides.items()
-            for place, (_, edge) in enumerate(sorted(ends))
+            for index, (_, edge) in enumerate(sorted(ends))
         }

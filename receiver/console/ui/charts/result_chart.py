@@ -1,7 +1,7 @@
-"""Chart of the answer to a SQL statement: lines over time, or a bar for each row.
+"""Chart of the result of a SQL statement: lines over time, or a bar for each row.
 
 The first column decides: times with numbers beside them are lines, texts with one column of numbers are bars.
-Other answers have no chart, and neither have those with negative numbers, because both charts begin at zero.
+Other results have no chart, and neither have negative numbers, because both charts begin at zero.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from receiver.console.ui.charts.svg import Axes, Series, line_chart
 from receiver.console.ui.numbers import parsed
 
 HUES: Final = (0, 3, 4, 5, 7, 6)
-"""Numbers of the colours of the lines in the style sheet, without green and red, which have a meaning."""
+"""Colours of the lines, by their number in the style sheet; green and red have a meaning and are not used."""
 BARS_MAX = 40
-"""Rows that are drawn as bars."""
+"""Maximum number of rows that are drawn as bars."""
 _WRAPPED: Final = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
 _NUMBER: Final = re.compile(r"(?:U?Int|Float)\d+|Decimal.*|BFloat16")
 _TIME: Final = re.compile(r"Date(?:32)?|DateTime(?:64)?(?:\(.*\))?")
@@ -36,7 +36,7 @@ class Bar(NamedTuple):
     name: str
     value: float
     share: float
-    """Of the largest value."""
+    """Share of the largest value."""
 
 
 class ResultChart(NamedTuple):
@@ -68,7 +68,7 @@ def is_time(column: Column) -> bool:
 
 
 def result_chart(answer: SqlAnswer) -> ResultChart | None:
-    """Return the chart of an answer; `None` if it has none."""
+    """Return the chart of a result; `None` if it has none."""
     if not answer.columns or not answer.rows:
         return None
     first, *numbers = answer.columns
@@ -91,9 +91,9 @@ def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> Res
     if not dated:
         return None
     begin, end = dated[0][0], dated[-1][0]
-    places = _places([at for at, _ in dated])
+    positions = _places([at for at, _ in dated])
     series = [
-        Series(column.name, [row[column.name] for _, row in dated], f"hue{hue}", places)
+        Series(column.name, [row[column.name] for _, row in dated], f"hue{hue}", positions)
         for hue, column in zip(HUES, numbers, strict=False)
     ]
     largest = max((value for line in series for value in line.values if value is not None), default=0)
@@ -104,7 +104,7 @@ def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> Res
 
 
 def _places(times: Sequence[datetime]) -> list[float]:
-    """Return the places of times, between 0 and one less than their number."""
+    """Return the positions of times, between 0 and one less than their number."""
     length_s = (times[-1] - times[0]).total_seconds()
     return [(at - times[0]).total_seconds() / (length_s or 1) * (len(times) - 1) for at in times]
 

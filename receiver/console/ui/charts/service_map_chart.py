@@ -21,11 +21,11 @@ WIDTHS: Final = 5
 """Number of widths of lines, from few calls to many."""
 SOME_FAIL: Final = 0.01
 MANY_FAIL: Final = 0.05
-"""Error rates from which a box or line has another colour; from the second on, a line has a mark, too."""
+"""Error rates at which the colour of a box or line changes; from the second on, a line has a mark, too."""
 _CHARACTER_WIDTH: Final = 7
 """Width of a label per character, with room to spare."""
 LONG_LINE: Final = 4
-"""Number of sections from which a line has a label at both ends."""
+"""Minimum number of sections of a line with a label at both ends."""
 _ARROW: Final = 7
 _CYLINDER: Final = 5
 """Height of half the top of a cylinder."""
@@ -51,7 +51,7 @@ class Chart:
         return tag(
             "svg",
             *(self._box(number, node) for number, node in enumerate(self._nodes)),
-            # After the boxes, because the label of a line may lie on a box.
+            # After the boxes, because the label of a line may overlap a box.
             *(self._line(number, call) for number, call in enumerate(self._calls)),
             class_="map",
             width=width,
@@ -97,7 +97,7 @@ class Chart:
     def _line(self, number: int, call: Call) -> Markup:
         points, is_back = self._geometry.points(number), self._geometry.is_back(number)
         path = _path(points, is_back=is_back)
-        # As in the heatmap logarithmic, so that lines with few calls are visible beside busy lines.
+        # Logarithmic, as in the heatmap, so that lines with few calls are visible beside lines with many.
         width = -(-WIDTHS * call.calls.bit_length() // self._most.bit_length())
         kinds = ["edge", f"width{width}", _level(call.error_rate), "back" if is_back else ""]
         text = _numbers_of_call(call, self._view)
@@ -111,8 +111,8 @@ class Chart:
             tag("path", d=path, class_="stroke"),
             tag("path", d=_arrow(points[-1], is_back=is_back), class_="arrow"),
             *([failing] if call.error_rate >= MANY_FAIL else []),
-            # Both ends of a long line need not be in sight together.
-            *(self._label(text, middles[place]) for place in _labelled(len(middles))),
+            # A long line may not fit into the window, so each end has a label.
+            *(self._label(text, middles[index]) for index in _labelled(len(middles))),
             href=self._view.link("/search", filter=all_of(self._view.filter_text, call.filter)),
             class_=" ".join(filter(None, kinds)),
             aria_label=f"{call.client.label} to {call.server.label}: {text}",
@@ -192,5 +192,5 @@ def _middles(points: Sequence[Point]) -> list[Point]:
 
 
 def _labelled(count: int) -> list[int]:
-    """Return the sections of a line that have its label: that in the middle, or both ends of a long line."""
+    """Return the sections of a line with its label: the middle one, or both ends of a long line."""
     return [count // 2] if count < LONG_LINE else [0, count - 1]

@@ -48,7 +48,7 @@ def sparkline(values: Sequence[Number], label: str) -> Markup:
 
 
 def share_bar(share: float, label: str, kind: str = "") -> Markup:
-    """Return a bar whose length is a share from 0 to 1."""
+    """Return a bar whose length is a fraction from 0 to 1."""
     width = max(0.0, min(1.0, share)) * 100
     return tag(
         "svg",
@@ -64,36 +64,36 @@ def share_bar(share: float, label: str, kind: str = "") -> Markup:
 
 
 class Box(NamedTuple):
-    """The inside of a chart in pixels."""
+    """The plot area of a chart in pixels."""
 
     width: float
     height: float
 
 
 class Scale(NamedTuple):
-    """Places values of a series in a chart."""
+    """Converts positions and values of a series to pixels."""
 
     points: int
     largest: float
     box: Box
 
-    def x(self, place: float) -> float:
+    def x(self, position: float) -> float:
         """Return the distance of a point from the left."""
-        return _PADDING + (self.box.width - 2 * _PADDING) * place / max(1, self.points - 1)
+        return _PADDING + (self.box.width - 2 * _PADDING) * position / max(1, self.points - 1)
 
     def y(self, value: float) -> float:
         """Return the distance of a value from the top."""
         return self.box.height - _PADDING - (self.box.height - 2 * _PADDING) * value / self.largest
 
-    def paths(self, values: Sequence[Number], places: Sequence[float] = ()) -> Iterable[str]:
-        """Return a path for each run of values without a gap. `places`: of the values, unless one apart."""
-        points = zip(places or range(len(values)), values, strict=True)
+    def paths(self, values: Sequence[Number], positions: Sequence[float] = ()) -> Iterable[str]:
+        """Return a path for each run of values without a gap. `places`: positions, by default 1 apart."""
+        points = zip(positions or range(len(values)), values, strict=True)
         for is_gap, run in groupby(points, key=lambda point: point[1] is None):
             if is_gap:
                 continue
-            drawn = [(self.x(place), self.y(value)) for place, value in run if value is not None]
+            drawn = [(self.x(position), self.y(value)) for position, value in run if value is not None]
             if len(drawn) == 1:
-                # A line of length zero is drawn as a dot by its round ends.
+                # Its round ends draw a line of length zero as a dot.
                 drawn *= 2
             yield "M" + "L".join(f"{text_of(x)} {text_of(y)}" for x, y in drawn)
 
@@ -107,7 +107,7 @@ class Marker(NamedTuple):
 
 
 CHART: Final = Box(720, 160)
-"""Inside of a chart as wide as a page."""
+"""Plot area of a chart as wide as a page."""
 
 
 class Series(NamedTuple):
@@ -118,11 +118,11 @@ class Series(NamedTuple):
     kind: str = ""
     """Class of the line in the style sheet."""
     places: Sequence[float] = ()
-    """Places of the values, between 0 and one less than their number; by default each is one apart."""
+    """Positions of the values, between 0 and one less than their number; by default they are 1 apart."""
 
 
 class Axes(NamedTuple):
-    """Labels of a chart: of the largest value, and of the first and the last point."""
+    """Labels of the largest value, and of the first and the last point."""
 
     largest: str
     first: str
@@ -176,5 +176,5 @@ def _vertical(x: float, box: Box) -> Markup:
 
 
 def text_of(value: str | float) -> str:
-    """Return an attribute's text; numbers with at most two decimals."""
+    """Return the text of an attribute of an element; numbers have at most two decimals."""
     return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

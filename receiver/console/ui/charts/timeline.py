@@ -1,4 +1,4 @@
-"""Intervals of a page's time range: their length, and rows of `red` placed in them."""
+"""Intervals of a page's time range: their length, and the rows of `red` by interval."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from receiver.console.ui.view import View
 INTERVALS_MAX = 60
 """Maximum number of intervals of a chart or sparkline."""
 _STEPS_S: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
-"""Lengths of an interval that a reader can add up."""
+"""Lengths of intervals, all round numbers."""
 
 
 class Timeline:
-    """The intervals of a time range, on whole multiples of their length."""
+    """The intervals of a time range, aligned to whole multiples of their length."""
 
     def __init__(self, view: View) -> None:
         self.step_s = next(
@@ -29,7 +29,7 @@ class Timeline:
 
     @property
     def every(self) -> str:
-        """Return the length as a parameter of a question."""
+        """Return the length as a parameter of a query."""
         return f"{self.step_s}s"
 
     def place(self, at: str) -> float:
@@ -40,9 +40,9 @@ class Timeline:
         """Return the field of each interval's row; `missing` for an interval without a row."""
         values = [missing] * self.count
         for row in rows:
-            place = int(self.place(row["start"]))
-            if 0 <= place < self.count:
-                values[place] = row[field]
+            index = int(self.place(row["start"]))
+            if 0 <= index < self.count:
+                values[index] = row[field]
         return values
 
     def values_by_group(self, rows: Iterable[Row], field: str) -> defaultdict[str, list[Number]]:
@@ -50,7 +50,7 @@ class Timeline:
         rows_of_group: defaultdict[str, list[Row]] = defaultdict(list)
         for row in rows:
             rows_of_group[row["group"]].append(row)
-        values = {group: self.values(found, field) for group, found in rows_of_group.items()}
+        values = {group: self.values(group_rows, field) for group, group_rows in rows_of_group.items()}
         return defaultdict(lambda: [0.0] * self.count, values)
 
 

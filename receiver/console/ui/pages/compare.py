@@ -1,4 +1,4 @@
-"""Page that compares two deployments; without both of them, the list from which a reader chooses them."""
+"""Page that compares two deployments; until two are chosen, the list of deployments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from receiver.errors import MalformedBody, NoSuchDeployment
 
 DEPLOYMENTS_MAX = 100
 OFFERED_MAX = 5
-"""Maximum number of deployments, the newest, that are offered in place of one without spans."""
+"""Maximum number of deployments, the newest, that are offered instead of a deployment without spans."""
 
 
 async def build(view: View) -> Context:
@@ -30,13 +30,13 @@ async def build(view: View) -> Context:
     try:
         answer = await view.ask("compare", a=a, b=b, filter=view.filter(view.filter_text), **first)
     except (MalformedBody, NoSuchDeployment) as error:
-        # Not raised: the form stays on the page, so that a reader corrects it.
+        # Not raised: the form stays on the page, so that the user can correct it.
         return {**context, **_refusal(view, error, deployments.rows), "status": HTTPStatus.BAD_REQUEST}
     return {**context, "found": answer.rows[0]}
 
 
 def _refusal(view: View, error: MalformedBody | NoSuchDeployment, deployments: Sequence[Row]) -> Context:
-    """Return what is wrong, and links that compare another deployment in place of one without spans."""
+    """Return the error, and links that compare another deployment instead of the one without spans."""
     sides = {name: view.query[name] for name in ("a", "b")}
     if error.field not in sides or sides["a"] == sides["b"]:
         return {"trouble": str(error), "without_spans": "", "offered": {}}

@@ -1,4 +1,4 @@
-"""Page that connects a drain: what to enter at the sender, and how far its deliveries get."""
+"""Page that connects a drain: the settings of the sender, and a check of each step of its deliveries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def chosen_drain(view: View) -> Drain:
 
 
 def endpoint_url(settings: Settings, drain: Drain) -> str:
-    """Return the URL that senders use, with `HOST` in place of a name that only the operator knows."""
+    """Return the URL that senders use, with `HOST` instead of a name that only the operator knows."""
     address = parse_address(settings.listen)
     if settings.behind_proxy:
         return f"https://HOST{drain.path}"
@@ -60,7 +60,7 @@ def _has_placeholder(settings: Settings) -> bool:
 
 
 def token_header(drain: Drain) -> tuple[str, str]:
-    """Return the name of the header with the token, and what precedes the token; empty without a token."""
+    """Return the name of the header with the token, and the prefix of the token; empty without a token."""
     if not drain.tokens:
         return "", ""
     return drain.header, "Bearer " if drain.header.lower() == "authorization" else ""

@@ -1,4 +1,4 @@
-"""Check list of a drain: how far its deliveries get, and what to do about the first step that fails.
+"""Check list of a drain: the steps of its deliveries, and what to do about the first step that fails.
 
 A received span proves the steps before it. Counters of requests begin at the receiver's start; the
 ledger goes further back.
@@ -21,7 +21,7 @@ from receiver.settings import Drain, Settings
 from receiver.sizes import counted, size_text
 
 SINCE = "24h"
-"""Age of the oldest span that counts as a proof."""
+"""Age up to which a span counts as a proof."""
 AUTHENTICATED = frozenset({"200", "400", "415"})
 """Answers to requests whose credentials were accepted."""
 
@@ -35,25 +35,25 @@ class Check(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What is known about the deliveries of a drain."""
+    """Counts and spans that show how far the deliveries of a drain get."""
 
     statuses: Mapping[str, float] = {}
     """Requests by the status of their answer, since the start."""
     tests: float = 0
-    """Tests of the endpoint."""
+    """Number of tests of the endpoint."""
     elsewhere: float = 0
-    """Requests for paths that belong to no drain."""
+    """Number of requests for paths that belong to no drain."""
     accepted: float = 0
-    """Spans that will be stored, since the start."""
+    """Number of spans accepted for storing since the start."""
     unresolved: float = 0
-    """Accepted spans without a project, since the start."""
+    """Number of accepted spans without a project since the start."""
     is_admin_port_unavailable: bool = False
     spans: Mapping[str, int] = {}
     """Spans of the last 24 hours by the fields of `OUTCOMES`, and `received`."""
     ledger_trouble: str = ""
     store_trouble: str = ""
     newest: Row | None = None
-    """The span that was received last."""
+    """The last span received."""
 
     @property
     def received(self) -> int:
@@ -62,7 +62,7 @@ class Evidence(NamedTuple):
 
 
 async def evidence_of(view: View, drain: Drain) -> Evidence:
-    """Return what is known about the deliveries of a drain."""
+    """Return the evidence about the deliveries of a drain."""
     facts = view.facts
     admin = await facts.in_pool(facts.admin)
     spans, ledger_trouble = await _ledger_spans(view, drain.name)

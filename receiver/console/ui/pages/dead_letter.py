@@ -16,7 +16,7 @@ CAUSES = {
     "damaged": "The disk returned wrong bytes. The readable rows are stored. Check the disk.",
     CRASHED: "The decoder crashed on this body. Report it; after the upgrade, replay it.",
 }
-"""What each cause means and what to do about it."""
+"""Cause → what it means and what to do about it."""
 
 
 async def build(view: View) -> Context:

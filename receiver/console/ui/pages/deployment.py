@@ -31,7 +31,7 @@ DEPLOYMENTS_MAX: Final = 100
 
 
 async def build(view: View) -> Context:
-    """Return the events of the time range; with `kind` only those, and with `event` one in full."""
+    """Return the events of the time range, or only those of `kind`, and the details of the event `event`."""
     deployment, kind = view.parts["id"], view.one_of("kind", KINDS, "")
     found = await view.ask("deployments", filter=term("deployment", deployment))
     fetch = await view.facts.refresh_events(deployment, WAIT_S, view.projects)
@@ -61,7 +61,7 @@ async def build(view: View) -> Context:
 
 
 def _traces_of(keys: Sequence[str], row: Row) -> str:
-    """Return a filter of the spans that have an id of an event's request in an attribute."""
+    """Return a filter of the spans with an attribute that equals a request id of the event."""
     ids = [row[name] for name in ("request_id", "platform_id") if row[name]]
     return " OR ".join(term(attribute_text("span", key), each) for key in keys for each in ids)
 
@@ -73,21 +73,21 @@ def _link(view: View, **parameters: str) -> str:
 
 
 def _timeline(events: dict[str, list[Row]]) -> list[Row]:
-    """Return what changed and what failed, with the lines of the build log around its errors."""
-    shown = [*events["state"], *_steps(events["build"]), *around_errors(events["build"]), *events["error"]]
-    return sorted({row["id"]: row for row in shown}.values(), key=lambda row: row["time"])
+    """Return the changes of state and the failures, with the lines of the build log around its errors."""
+    rows = [*events["state"], *_steps(events["build"]), *around_errors(events["build"]), *events["error"]]
+    return sorted({row["id"]: row for row in rows}.values(), key=lambda row: row["time"])
 
 
 def _steps(build: Sequence[Row]) -> list[Row]:
     """Return the first line of each step of a build, and its commands."""
     steps: set[tuple[str, str]] = set()
-    found = []
+    lines = []
     for row in build:
         step = row["step_name"], row["step"]
         if step not in steps or row["type"] in {"command", "delimiter", "exit"}:
             steps.add(step)
-            found.append(row)
-    return found
+            lines.append(row)
+    return lines
 
 
 def _verdict(events: dict[str, list[Row]], deployments: Sequence[Row]) -> str:

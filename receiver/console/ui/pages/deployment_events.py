@@ -14,15 +14,15 @@ from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.view import View, instant, term
 
 CONTEXT_LINES: Final = 2
-"""Lines of a build log that are shown before and after one with an error."""
+"""Number of lines of a build log that are shown before and after a line with an error."""
 DEPLOYMENTS_MAX: Final = 2
 """Maximum number of deployments of a trace, those with the most spans, whose events are shown."""
 WAIT_S: Final = 1.0
 """Time for which the page of a trace waits for a fetch."""
 AROUND_S: Final = 10.0
-"""Time before and after a trace in which events are shown beside it."""
+"""Time before and after a trace whose events are shown beside it."""
 BUILT_BEFORE_S: Final = 90 * 86_400.0
-"""Age of a build at the time of a trace up to which its log is read."""
+"""Maximum age of a build, at the time of a trace, whose log is read."""
 REQUESTS_MAX: Final = 5
 """Maximum number of request ids of a trace that are looked up."""
 NEAR_MAX: Final = 100
@@ -44,27 +44,27 @@ class TraceEvents(NamedTuple):
 
 
 def around_errors(lines: Sequence[Row]) -> list[Row]:
-    """Return the lines with an error or on standard error, where tools warn, and those around each."""
-    shown = {
-        place
+    """Return the lines with an error or on standard error (where tools warn), and the lines around them."""
+    indices = {
+        index
         for error, line in enumerate(lines)
         if line["is_error"] or line["type"] == "stderr"
-        for place in range(error - CONTEXT_LINES, error + CONTEXT_LINES + 1)
+        for index in range(error - CONTEXT_LINES, error + CONTEXT_LINES + 1)
     }
-    return [line for place, line in enumerate(lines) if place in shown]
+    return [line for index, line in enumerate(lines) if index in indices]
 
 
 async def trace_events(view: View, trace_id: str, trace: Trace) -> list[TraceEvents]:
     """Return the events beside a trace. A deployment without any stored event is left out."""
     spans = Counter(span.row["DeploymentId"] for span in trace.spans)
     del spans[""]
-    found = [
+    deployment_events = [
         await _of_deployment(view, trace_id, trace, deployment)
         for deployment, _ in spans.most_common(DEPLOYMENTS_MAX)
     ]
     return [
         each
-        for each in found
+        for each in deployment_events
         if each.fetch.status in {"failed", "running"} or each.requests or each.near or each.build
     ]
 
@@ -98,17 +98,17 @@ async def _requests(view: View, trace_id: str, deployment: str, times: dict[str,
     ids = dict.fromkeys(
         _id_in(value) for row in spans.rows for key in keys if (value := row["SpanAttributes"].get(key, ""))
     )
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for request in list(ids)[:REQUESTS_MAX]:
         answer = await view.ask(
             "deployment-events", deployment=deployment, request=request, **times, limit=str(NEAR_MAX)
         )
-        found |= {row["id"]: row for row in answer.rows}
-    return sorted(found.values(), key=lambda row: row["time"])
+        rows |= {row["id"]: row for row in answer.rows}
+    return sorted(rows.values(), key=lambda row: row["time"])
 
 
 def _id_in(value: str) -> str:
-    """Return the id that an attribute has, which is an array if it is that of a header."""
+    """Return the id in an attribute; the attribute of a header is an array."""
     return value.removeprefix('["').removesuffix('"]')
 
 

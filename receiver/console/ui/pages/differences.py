@@ -1,4 +1,4 @@
-"""What is different about a selection: values that its spans have more or less often than the rest."""
+"""Differences of a selection: values that are more or less frequent in its spans than in the other spans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIFFERENCES_MAX: Final = 12
 
 
 class Difference(NamedTuple):
-    """A value with its shares of the selection and of the rest."""
+    """A value with its shares of the selection and of the other spans."""
 
     name: str
     selection_share: float
@@ -25,11 +25,11 @@ class Difference(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """What differs between a selection and the rest, and how many spans were sampled for it."""
+    """Differences between a selection and the other spans, and the number of sampled spans."""
 
     found: list[Difference]
     sample: str
-    """Empty: every span was compared, or nothing differs."""
+    """Empty if every span was compared, or nothing differs."""
 
 
 def check(selection: str) -> None:
@@ -41,18 +41,18 @@ def check(selection: str) -> None:
 
 
 async def differences(view: View, text: str, selection: str) -> Differences | None:
-    """Return what differs between a selection and the rest of a filter's spans; `None` without a rest."""
-    wanted, against = view.filter(text, selection), view.filter(text)
+    """Return the differences between a selection and the other spans of a filter; `None` if it has none."""
+    selected, against = view.filter(text, selection), view.filter(text)
     try:
-        answer = await view.ask("shifts", filter=wanted, against=against, limit=str(DIFFERENCES_MAX))
+        answer = await view.ask("shifts", filter=selected, against=against, limit=str(DIFFERENCES_MAX))
     except MalformedBody:
-        # One of both sides has no span.
+        # One of the sides has no span.
         return None
-    found = []
+    values = []
     for row in answer.rows:
         is_field = row["scope"] == "intrinsic"
         field = row["key"] if is_field else attribute_text(row["scope"], row["key"])
-        found.append(
+        values.append(
             Difference(
                 f"{row['key']}={row['value']}",
                 row["selection_share"],
@@ -62,4 +62,4 @@ async def differences(view: View, text: str, selection: str) -> Differences | No
         )
     # The same in every row.
     samples = [sample_text(row, "selected spans", "other matching spans") for row in answer.rows[:1]]
-    return Differences(found, "".join(samples))
+    return Differences(values, "".join(samples))

@@ -12,7 +12,7 @@ from receiver.console.ui.view import View, term
 VALUES_MAX = 8
 """Maximum number of values that a facet shows."""
 SERVICES_MAX = 1_000
-"""Maximum number of services whose spans are added up for the numbers of all spans and of failed spans."""
+"""Maximum number of services whose spans are summed for the numbers of all spans and of failed spans."""
 KEYS: Final = (
     "deployment",
     "project",
@@ -53,20 +53,20 @@ class Facets(NamedTuple):
 
 
 async def facets(view: View, text: str) -> Facets:
-    """Return the facets of the spans that match a filter. Asks three questions."""
+    """Return the facets of the spans that match a filter. Sends three queries."""
     key = view.query.get("facet") or KEYS[0]
     filters = view.filter(text)
     services = await view.ask("red", by="service", spans="all", filter=filters, limit=str(SERVICES_MAX))
     spans = sum(row["spans"] for row in services.rows)
     errors = sum(row["errors"] for row in services.rows)
-    found = [_facet(view, text, "service", services)]
+    all_facets = [_facet(view, text, "service", services)]
     statuses = [("error", "status=error", errors), ("not error", "-status=error", spans - errors)]
     values = [_value(view, text, name, added, count) for name, added, count in statuses if count]
-    found.append(Facet("status", values, is_cut=False))
+    all_facets.append(Facet("status", values, is_cut=False))
     for name in ("operation", key):
         answer = await view.ask("red", by=name, spans="all", filter=filters, limit=str(VALUES_MAX + 1))
-        found.append(_facet(view, text, name, answer))
-    return Facets(found, spans, errors, key)
+        all_facets.append(_facet(view, text, name, answer))
+    return Facets(all_facets, spans, errors, key)
 
 
 def _facet(view: View, text: str, field: str, answer: Answer) -> Facet:
@@ -79,6 +79,6 @@ def _facet(view: View, text: str, field: str, answer: Answer) -> Facet:
 
 def _value(view: View, text: str, name: str, added: str, spans: int) -> Value:
     shorter = without_term(text, added)
-    wanted = all_of(text, added) if shorter is None else shorter
-    link = view.link("/search", filter=wanted, facet=view.query.get("facet", ""))
+    link_filter = all_of(text, added) if shorter is None else shorter
+    link = view.link("/search", filter=link_filter, facet=view.query.get("facet", ""))
     return Value(name, spans, link, shorter is not None)

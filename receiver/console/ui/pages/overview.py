@@ -1,4 +1,4 @@
-"""Start page: traffic, errors and durations by project, and what got worse since the last deployment."""
+"""Start page: traffic, errors and durations by project, and regressions since the last deployment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def build(view: View) -> Context:
     red = {"by": "project", "filter": view.filter(view.filter_text)}
     projects = await view.ask("red", **red, limit=str(PROJECTS_MAX))
     over_time = await view.ask("red", **red, every=timeline.every, limit=str(ROWS_MAX))
-    # The page about drains has facts about all projects.
+    # The page of drains shows all projects.
     if not projects.rows and not view.projects and not await _has_spans(view):
         return {"is_new": True, **await connect.build(view)}
     deployments = await view.ask(
@@ -41,14 +41,14 @@ async def build(view: View) -> Context:
     for row in projects.rows[:COMPARED_MAX]:
         newest = of_project[row["group"]][:2]
         # A deployment and the one before it.
-        if len(newest) == 2 and (found := await _compared(view, row["group"], *newest)):  # noqa: PLR2004
-            verdicts[row["group"]] = found
+        if len(newest) == 2 and (comparison := await _compared(view, row["group"], *newest)):  # noqa: PLR2004
+            verdicts[row["group"]] = comparison
     return {
         "is_new": False,
         "projects": projects.rows,
         "deployments": of_project,
         "verdicts": verdicts,
-        "worse": {name: found for name, found in verdicts.items() if _is_worse(found)},
+        "worse": {name: comparison for name, comparison in verdicts.items() if _is_worse(comparison)},
         "traffic": timeline.values_by_group(over_time.rows, "spans"),
         "is_cut": projects.is_cut or over_time.is_cut,
     }
@@ -60,7 +60,7 @@ async def _has_spans(view: View) -> bool:
 
 
 async def _compared(view: View, project: str, newest: Row, before: Row) -> Row | None:
-    """Return the comparison of the newest deployment with the one before; `None` if it has too few spans."""
+    """Compare the newest deployment with the previous one; `None` if it has too few spans."""
     try:
         filters = all_of(term("project", project), view.filter_text)
         answer = await view.ask("compare", a=before["deployment"], b=newest["deployment"], filter=filters)
@@ -70,7 +70,7 @@ async def _compared(view: View, project: str, newest: Row, before: Row) -> Row |
     return answer.rows[0]
 
 
-def _is_worse(found: Row) -> bool:
-    """Return whether an operation is worse or an error is new, whatever else is better."""
-    is_worse: bool = found["verdict"].startswith(f"{found['b']} is worse")
-    return is_worse or found["totals"]["new_errors"] > 0
+def _is_worse(comparison: Row) -> bool:
+    """Return whether an operation is worse or an error is new, even if other operations are better."""
+    is_worse: bool = comparison["verdict"].startswith(f"{comparison['b']} is worse")
+    return is_worse or comparison["totals"]["new_errors"] > 0

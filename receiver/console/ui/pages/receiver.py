@@ -49,12 +49,12 @@ class Balance(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A setting as the page shows it. The value of a secret is only whether it is set."""
+    """A setting as the page shows it. A secret is shown only as set or not set."""
 
     key: str
     text: str
     origin: str
-    """File, environment variable or flag; `derived`: chosen by the receiver instead of the default."""
+    """File, environment variable or flag; `derived`: the receiver chose the value."""
 
     @property
     def is_default(self) -> bool:
@@ -66,12 +66,12 @@ class Answered(NamedTuple):
     """Requests of a drain by the status of their answer, since the receiver was started."""
 
     drain: str
-    """Empty: the path belongs to no drain."""
+    """Name of the drain; empty if the path belongs to no drain."""
     statuses: dict[str, float]
 
 
 async def build(view: View) -> Context:
-    """Return everything that the receiver knows about itself."""
+    """Return the balance, the journal, the dead letters and the settings of the receiver."""
     facts = view.facts
     period = view.one_of("period", PERIODS, PERIOD_DEFAULT)
     balances, trouble = await _balances(view, period)
@@ -107,7 +107,7 @@ async def build(view: View) -> Context:
 
 
 async def _balances(view: View, period: str) -> tuple[dict[str, Balance], str]:
-    """Return the balance of each drain, and what is wrong with the ledger."""
+    """Return the balance of each drain, and the problem of the ledger."""
     try:
         answer = await view.facts.in_pool(lambda: view.facts.ledger({"since": period}))
     # The other parts of the page do not need the ledger, which is read for some time after a start.
@@ -161,7 +161,7 @@ def _certificate_days(admin: AdminReport | None) -> float | None:
 
 
 def settings_of(loaded: Loaded) -> list[Setting]:
-    """Return every setting with its origin; of a secret only whether it is set."""
+    """Return every setting with its origin. A secret is shown only as set or not set."""
     defaults = {key.path: key.default for key in setting_keys()}
     return [
         Setting(key_text(line.key), _text(line.value), _origin(line, defaults[_pattern(line.key)]))

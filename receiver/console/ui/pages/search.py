@@ -17,14 +17,14 @@ SORTS: Final = {"newest": "newest", "duration": "longest", "errors": "most error
 """Orders of the traces on a page: parameter → label."""
 _KEYS: Final = {"duration": "duration_ms", "errors": "errors", "spans": "spans"}
 WIDER_S = 86_400
-"""Length of the time range in which a search without a result counts the traces that match."""
+"""Length of the time range in which a search without a match counts the matching traces."""
 
 
 async def build(view: View) -> Context:
-    """Return the traces that match the filter `q` and the selection, and what is known about their spans."""
+    """Return the traces that match the filter `q` and the selection, and the facets of their spans."""
     text, selection = view.filter_text, view.query.get("selection", "")
     sort = view.one_of("sort", SORTS, "newest")
-    # First, so that an error has the column in this text, not in the text with the page's project.
+    # First, so that the column of an error refers to this text, not to the text with the page's project.
     has_spans = is_about_spans(text)
     check(selection)
     answer = await view.ask("search", filter=view.filter(text, selection), limit=str(TRACES_MAX))

@@ -21,7 +21,7 @@ ERRORS_MAX: Final = 10
 ROWS_MAX: Final = 20_000
 """Maximum number of rows of all sparklines."""
 _REQUESTS: Final = "(kind=server OR kind=consumer OR root)"
-"""Filter of the spans that the question `red` counts as requests."""
+"""Filter of the spans that the query `red` counts as requests."""
 
 
 class Measured(NamedTuple):
@@ -58,16 +58,16 @@ async def _service(view: View) -> Context:
         red = {"by": "operation", "spans": "all"}
     else:
         red = {"by": "service"}
-    # Not asked again: a rollup that is derived meanwhile has slightly different percentiles.
-    found = [row for row in operations.rows if operation and row["group"] == operation]
-    if not found:
-        found = (await view.ask("red", **red, filter=view.filter(text), limit="1")).rows
+    # Not queried again: a rollup that is derived meanwhile has slightly different percentiles.
+    rows = [row for row in operations.rows if operation and row["group"] == operation]
+    if not rows:
+        rows = (await view.ask("red", **red, filter=view.filter(text), limit="1")).rows
     errors = await view.ask("errors", filter=view.filter(text), limit=str(ERRORS_MAX))
     return {
         "service": service,
         "operation": operation,
         "chosen": text,
-        "summary": found[0] if found else None,
+        "summary": rows[0] if rows else None,
         # All spans of a service would hide the durations of its requests.
         "durations": await durations(view, text if operation else all_of(text, _REQUESTS)),
         "errors": errors.rows,
@@ -80,8 +80,8 @@ async def _measured(
     view: View, filters: str, by: str, lines_max: int, *, spans: str = "requests"
 ) -> Measured:
     timeline = Timeline(view)
-    wanted = {"by": by, "spans": spans, "filter": filters}
-    groups = await view.ask("red", **wanted, limit=str(lines_max))
-    over_time = await view.ask("red", **wanted, every=timeline.every, limit=str(ROWS_MAX))
+    query = {"by": by, "spans": spans, "filter": filters}
+    groups = await view.ask("red", **query, limit=str(lines_max))
+    over_time = await view.ask("red", **query, every=timeline.every, limit=str(ROWS_MAX))
     counts = timeline.values_by_group(over_time.rows, "spans")
     return Measured(groups.rows, counts, groups.is_cut or over_time.is_cut)

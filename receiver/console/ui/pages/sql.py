@@ -1,7 +1,7 @@
-"""Page of SQL statements: an editor, the tables and their columns, and the answer as a table or a chart.
+"""Page of SQL statements: an editor, the tables and their columns, and the result as a table or a chart.
 
 A statement of at most `LINK_BYTES_MAX` bytes is in the URL, as the state of every page is. The form is sent
-by POST and leads to that URL. A longer statement is answered without a URL of its own.
+by POST and redirects to that URL. A longer statement is answered without a URL of its own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PATH: Final = "/sql"
 LINK_BYTES_MAX = 2_000
 """Size of a statement up to which it has a URL; percent-encoding triples it, and URLs have a limit."""
 ROWS_MAX = 500
-"""Rows of an answer on the page; a file has up to `LINES_MAX`."""
+"""Maximum number of rows on the page; a file has up to `LINES_MAX`."""
 CELL_CHARS_MAX = 400
-"""Length of a value on the page; a file has the whole value."""
+"""Maximum length of a value on the page; a file has the whole value."""
 LIMITS: Final = {
     "rows": ROWS_MAX,
     "lines": LINES_MAX,
@@ -39,7 +39,7 @@ LIMITS: Final = {
     "link_bytes": LINK_BYTES_MAX,
     "cell_characters": CELL_CHARS_MAX,
 }
-"""Limits that the page names."""
+"""Name → limit, as the page shows it."""
 SHOWN: Final = ("chart", "table")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -71,7 +71,7 @@ def _encoded(**parameters: str) -> str:
 
 
 async def build(view: View) -> Context:
-    """Return the answer to the statement `q`, or what is wrong with it."""
+    """Return the result of the statement `q`, or its error."""
     if not view.source.allows_sql:
         return {"is_off": True}
     text = view.query.get("q", "").replace("\r\n", "\n")
@@ -102,8 +102,8 @@ async def build(view: View) -> Context:
 
 def _shown(answer: SqlAnswer, view: View, *, has_link: bool) -> Context:
     chart = result_chart(answer)
-    asked = view.query.get("show", "")
-    show = asked if chart and asked in SHOWN else SHOWN[0] if chart else SHOWN[1]
+    choice = view.query.get("show", "")
+    show = choice if chart and choice in SHOWN else SHOWN[0] if chart else SHOWN[1]
     rows = [[cell_of(column, row.get(column.name)) for column in answer.columns] for row in answer.rows]
     return {
         "answer": answer,
@@ -111,7 +111,7 @@ def _shown(answer: SqlAnswer, view: View, *, has_link: bool) -> Context:
         "rows": rows,
         "is_any_cell_cut": any(len(cell.text) > CELL_CHARS_MAX for row in rows for cell in row),
         "chart": chart,
-        # Without a URL the page cannot be switched, and has both.
+        # Without a URL the page cannot switch between table and chart, and shows both.
         "show": show if has_link else "both",
     }
 
@@ -121,7 +121,7 @@ def _tables(columns: list[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def cell_of(column: Column, value: Any) -> Cell:  # noqa: ANN401 - any JSON
-    """Return a value of an answer as the page shows it."""
+    """Return a value of a result as the page shows it."""
     if value is None:
         # JSON has no other form for infinity and NaN; a column that is not Nullable has no NULL.
         is_float = column.type.startswith("Float")

@@ -1,4 +1,4 @@
-"""SQL statements to begin with on the page of statements."""
+"""Examples on the page of SQL statements."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ FROM otel_traces
 WHERE Timestamp > now() - INTERVAL 1 HOUR AND route != ''
 GROUP BY route ORDER BY spans DESC LIMIT 20""",
 }
-"""What a statement answers → the statement."""
+"""Description → statement."""

@@ -13,7 +13,7 @@ from receiver.console.ui.view import View, instant
 from receiver.time_range import SINCE_DEFAULT
 
 ROWS_MAX = 500
-"""Maximum number of spans that the page keeps; older ones leave it."""
+"""Maximum number of spans on the page; older spans are removed."""
 
 
 async def build(view: View) -> Context:
@@ -31,12 +31,12 @@ async def build(view: View) -> Context:
 
 
 async def ask(view: View) -> Answer:
-    """Ask for the spans received since the parameter `after`, the last first."""
+    """Query the spans received since the parameter `after`, the newest first."""
     after = {"after": view.query["after"]} if view.query.get("after") else {}
     filters = view.filter(view.filter_text)
-    # Relative to now, unlike the questions of other pages, so that spans of the next second are in it.
-    asked = {"filter": filters, "since": SINCE_DEFAULT, "limit": str(ROWS_MAX), **after}
-    answer = await view.source.ask("tail", asked)
+    # Relative to now, unlike the queries of other pages, so that it includes spans of the next second.
+    query = {"filter": filters, "since": SINCE_DEFAULT, "limit": str(ROWS_MAX), **after}
+    answer = await view.source.ask("tail", query)
     return answer._replace(rows=with_cut_texts(answer.rows))
 
 

@@ -22,7 +22,7 @@ from receiver.console.ui.pages.deployment_events import trace_events
 from receiver.console.ui.view import View
 
 ROWS_MAX = 200
-"""Maximum number of spans in the table of a page without its script; links lead to the others.
+"""Maximum number of spans in the table of a page without its script; other spans are behind links.
 
 The script replaces the table, so a longer table only delays it."""
 BAR_WIDTH: Final = 400
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 async def build(view: View) -> Context:
-    """Return the sentence about the trace, its spans from row `row` on, and the span `span`."""
+    """Return the summary of the trace, its spans from row `row` on, and the span `span`."""
     trace_id = normalized_trace_id(view.parts["id"])
     context = await view.source.outline(trace_id, lambda rows: _overview(rows, view.query))
     if context is None:
@@ -121,9 +121,9 @@ def details(row: Row) -> Context:
 
 
 def first_row(query: Mapping[str, str], row_count: int) -> int:
-    """Return the place of the first row of a table that the page's parameter `row` asks for."""
-    wanted = decimal_number(query.get("row", ""), len(str(row_count)))
-    return wanted if wanted is not None and wanted < row_count else 0
+    """Return the index of the first row of the table, from the page's parameter `row`."""
+    row = decimal_number(query.get("row", ""), len(str(row_count)))
+    return row if row is not None and row < row_count else 0
 
 
 def _events(row: Row) -> Iterator[Row]:
@@ -136,14 +136,14 @@ def _events(row: Row) -> Iterator[Row]:
 
 def columns(trace: Trace) -> dict[str, object]:
     """Return the spans as columns, for the script that draws them. Times are nanoseconds since the start."""
-    place_of = {id(span): place for place, span in enumerate(trace.spans)}
+    index_of = {id(span): index for index, span in enumerate(trace.spans)}
     services: dict[str, int] = {}
     names: dict[str, int] = {}
     rows = [span.row for span in trace.spans]
     return {
         "duration": trace.end_ns - trace.start_ns,
         "id": [row["SpanId"] for row in rows],
-        "parent": [place_of[id(span.parent)] if span.parent else -1 for span in trace.spans],
+        "parent": [index_of[id(span.parent)] if span.parent else -1 for span in trace.spans],
         "start": [span.start_ns - trace.start_ns for span in trace.spans],
         "took": [span.end_ns - span.start_ns for span in trace.spans],
         "self": [span.self_ns for span in trace.spans],
@@ -151,13 +151,13 @@ def columns(trace: Trace) -> dict[str, object]:
         "name": [names.setdefault(row["SpanName"], len(names)) for row in rows],
         "services": [cut(service) for service in services],
         "names": [cut(name) for name in names],
-        "errors": [place for place, span in enumerate(trace.spans) if span.is_error],
+        "errors": [index for index, span in enumerate(trace.spans) if span.is_error],
         "critical": {
-            place: [[start - trace.start_ns, end - start] for start, end in span.critical]
-            for place, span in enumerate(trace.spans)
+            index: [[start - trace.start_ns, end - start] for start, end in span.critical]
+            for index, span in enumerate(trace.spans)
             if span.critical
         },
-        "notes": {place: found for place, span in enumerate(trace.spans) if (found := _notes(trace, span))},
+        "notes": {index: notes for index, span in enumerate(trace.spans) if (notes := _notes(trace, span))},
     }
 
 

@@ -26,9 +26,9 @@ from receiver.console.ui.parameters import FILTER
 from receiver.console.ui.view import View
 
 ROWS_MAX: Final = 1_000
-"""Maximum number of rows on a page; links lead to the others."""
+"""Maximum number of rows on a page; other rows are behind links."""
 SAME_SHARE: Final = 0.01
-"""Durations that differ by less than this share of A are the same in the sentence."""
+"""Fraction of the duration of A; smaller differences are called the same in the sentence."""
 _OF_EVERY_SPAN: Final = ("start", "span", "parent")
 """Fields of a span that always differ."""
 
@@ -42,7 +42,7 @@ class Line(NamedTuple):
     notes: list[str]
     bars: Markup
     is_large: bool
-    """Whether the change is at least a tenth of the duration of the root of A."""
+    """Whether the change is at least a tenth of the duration of A's root."""
 
 
 class Difference(NamedTuple):
@@ -60,15 +60,15 @@ async def build(view: View) -> Context:
     if first is None or second is None:
         missing = [trace_id for trace_id, trace in zip(ids, (first, second), strict=True) if trace is None]
         return {"ids": ids, "missing": missing, "status": HTTPStatus.NOT_FOUND}
-    # Seconds for the largest traces: other requests go on meanwhile.
-    found = await asyncio.to_thread(_compared, view, first, second)
-    return {"ids": ids, "missing": [], **found, **await _details(view, ids, found["chosen"])}
+    # Takes seconds for the largest traces; other requests continue meanwhile.
+    comparison = await asyncio.to_thread(_compared, view, first, second)
+    return {"ids": ids, "missing": [], **comparison, **await _details(view, ids, comparison["chosen"])}
 
 
 async def not_two_selected(view: View) -> Context:
-    """Return the way back to the search in which not exactly two traces were selected."""
-    wanted = {name: view.query.get(name, "") for name in (FILTER, "selection", "sort")}
-    return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **wanted)}
+    """Return the error and the link back to the search if not exactly two traces were selected."""
+    search = {name: view.query.get(name, "") for name in (FILTER, "selection", "sort")}
+    return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **search)}
 
 
 def _compared(view: View, first: Trace, second: Trace) -> Context:
@@ -107,7 +107,7 @@ def _durations(a_ms: float, b_ms: float, rows: Sequence[Row]) -> str:
     service, name = (max if is_longer else min)(changes, key=changes.__getitem__)
     change, a, b, most = map(numbers.duration, (abs(change_ms), a_ms, b_ms, abs(changes[service, name])))
     longer, more = ("longer", "more") if is_longer else ("less", "less")
-    # Not a part of the change: the changes of other operations may have the opposite sign.
+    # Not a share of the total change: other operations may have changed in the opposite direction.
     changed = f"{service} {name}".strip() + f" takes {most} {more} of the critical path"
     return f"B takes {change} {longer} (A {a}, B {b}); {changed}"
 
@@ -177,10 +177,10 @@ def _signed(milliseconds: float | None) -> str:
 
 
 def _chosen(view: View, rows: Sequence[Row]) -> Row:
-    """Return the row of the spans `a` and `b`; without them, that with the largest critical change."""
-    wanted = view.query.get("a", ""), view.query.get("b", "")
-    found = (row for row in rows if any(wanted) and _ids_of(row) == wanted)
-    return next(found, None) or max(rows, key=lambda row: abs(_critical_change_ms(row)))
+    """Return the row of the spans `a` and `b`; without them, the row with the largest critical change."""
+    ids = view.query.get("a", ""), view.query.get("b", "")
+    matches = (row for row in rows if any(ids) and _ids_of(row) == ids)
+    return next(matches, None) or max(rows, key=lambda row: abs(_critical_change_ms(row)))
 
 
 def _ids_of(row: Row) -> tuple[str, str]:
@@ -200,12 +200,12 @@ async def _details(view: View, ids: Sequence[str], chosen: Row) -> Context:
     return {"differing": differing, "equal_count": len(keys) - len(differing)}
 
 
-def _values(found: Context) -> dict[str, str]:
+def _values(span: Context) -> dict[str, str]:
     """Return the fields and attributes of a span that a reader compares."""
     events = {
         f"{event['name']}: {key}": value
-        for event in found["events"]
+        for event in span["events"]
         for key, value in {"after": event["after"], **event["attributes"]}.items()
     }
-    fields = {key: value for key, value in found["fields"].items() if key not in _OF_EVERY_SPAN}
-    return {**fields, **found["attributes"], **found["resource"], **events}
+    fields = {key: value for key, value in span["fields"].items() if key not in _OF_EVERY_SPAN}
+    return {**fields, **span["attributes"], **span["resource"], **events}

@@ -1,9 +1,9 @@
-// Which spans of repeated answers are new, and which of them wait while the reader has paused.
+// New spans of repeated responses, and the spans that wait while the page is paused.
 
-const COMPLETE_ANSWERS_MIN = 10; // so many answers without a gap end the notice about one, which else would flicker
+const COMPLETE_ANSWERS_MIN = 10; // responses without a gap that end the notice of a gap, so that it does not flicker
 
 export class Arrivals {
-  // `overlapMs`: how much later than a newer span a span may become readable and still be shown.
+  // `overlapMs`: maximum delay of a span after a newer span until which it is still shown.
   constructor({ rowsMax, overlapMs, shown = [] }) {
     this.rowsMax = rowsMax;
     this.overlapMs = overlapMs;
@@ -19,17 +19,17 @@ export class Arrivals {
     if (rows.length) this.afterMs = Math.max(this.afterMs, rows[0].received_ms - this.overlapMs);
   }
 
-  // Whether spans were left out lately.
+  // Whether recent spans were left out.
   get hasGap() {
     return this.completeAnswers < COMPLETE_ANSWERS_MIN;
   }
 
-  // Take an answer, newest first. Returns the rows to show now, newest first.
+  // Add a response, newest first. Returns the rows to show now, newest first.
   take(rows, isCut = false) {
     const fresh = rows.filter((row) => !this.seen.has(row.key));
-    // Answers overlap: the older rows of a cut answer are known, unless more arrived than an answer has.
+    // Responses overlap: the older rows of a cut response are known, unless more rows arrived than a response has.
     this.completeAnswers = isCut && fresh.length === rows.length ? 0 : this.completeAnswers + 1;
-    // The next answer begins no earlier, so a row that is not in this one never appears again.
+    // The next response begins no earlier, so a row that is not in this response never appears again.
     this.seen = new Set(rows.map((row) => row.key));
     this.advance(rows);
     this.waiting = [...fresh, ...this.waiting].slice(0, this.rowsMax);
@@ -42,7 +42,7 @@ export class Arrivals {
     return rows;
   }
 
-  // Pause, or go on. Returns the rows to show now.
+  // Pause or resume. Returns the rows to show now.
   toggle() {
     this.isPaused = !this.isPaused;
     return this.isPaused ? [] : this.release();

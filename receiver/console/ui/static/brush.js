@@ -2,7 +2,7 @@
 
 import { cellsBetween, parametersOf, rectangleOf } from "./grid.js";
 
-const DRAG_MIN = 5; // pixels that the pointer has to move; less is a click
+const DRAG_MIN = 5; // pixels; a shorter movement of the pointer is a click
 const SVG = "http://www.w3.org/2000/svg";
 
 function gridOf(chart) {
@@ -52,7 +52,7 @@ function watch(chart) {
   });
   addEventListener("pointercancel", stop);
   addEventListener("keydown", (event) => event.key === "Escape" && stop());
-  // The end of a drag on a cell is not a click on it, and cells are not dragged like links elsewhere.
+  // The end of a drag on a cell is not a click on it, and cells cannot be dragged as links.
   chart.addEventListener("click", (event) => cells && event.preventDefault(), { capture: true });
   chart.addEventListener("dragstart", (event) => event.preventDefault());
 }

@@ -1,4 +1,4 @@
-// Check list of a drain: asks again every 2 seconds until every step is done; buttons that copy.
+// Check list of a drain: polls every 2 seconds until every step is done; buttons that copy.
 
 const POLL_MS = 2000;
 const WORDS = { done: "✓", failed: "✕", waiting: "…" };
@@ -6,7 +6,7 @@ const list = document.querySelector(".checks");
 const verdict = document.getElementById("verdict");
 
 function setText(element, text) {
-  // Only a changed text is written, because a screen reader reads the region again.
+  // Only a changed text is written, because a screen reader reads a changed region again.
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -30,7 +30,7 @@ async function poll() {
       if (answer.ok) isDone = show(await answer.json());
     }
   } catch {
-    // The receiver is being restarted: the list stays, and the next poll asks again.
+    // The receiver is being restarted: the list stays until the next poll.
   }
   if (!isDone) setTimeout(poll, POLL_MS);
 }

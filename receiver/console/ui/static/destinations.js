@@ -1,4 +1,4 @@
-// Where the palette leads: what matches the typed text, and the URL of each. Pure functions, without the page.
+// Destinations of the palette: the matches of the typed text with their URLs. Pure functions, without the page.
 
 import { escapedText, valueText } from "./terms.js";
 
@@ -6,7 +6,7 @@ export const SHOWN_MAX = 12;
 
 const TRACE_ID = /^[0-9a-f]{32}$/;
 
-// The URL of a page in the time range, project and deployment of the page, unless they are given.
+// The URL of a page with the time range, project and deployment of this page, unless parameters override them.
 function linkTo(path, query, parameters) {
   const page = new URLSearchParams(query);
   const found = new URLSearchParams();
@@ -36,19 +36,19 @@ export const destinationsOf = (kind, values, query) =>
 
 const KINDS = ["page", "saved search", ...Object.keys(LINKS)];
 
-// The destinations of several lists, each once, in an order that does not depend on which list arrives first.
+// The distinct destinations of several lists, in an order that does not depend on the order of arrival.
 export function merged(...lists) {
   const found = new Map(lists.flat().map((each) => [`${each.kind} ${each.url}`, each]));
   return [...found.values()].sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
 }
 
-// A trace id as senders and tools write it: in capitals, as a UUID, within white space. Empty for another text.
+// A trace id in any spelling: in capitals, as a UUID, within white space. Empty for another text.
 export function traceIdOf(typed) {
   const plain = typed.trim().toLowerCase().replaceAll("-", "");
   return TRACE_ID.test(plain) ? plain : "";
 }
 
-// A text with an operator is a filter; another one is looked for in the names of operations.
+// A text with an operator is a filter; any other text is searched in the names of operations.
 function searchOf(text, query) {
   const isFilter = /[=<>~{]/.test(text);
   return {
@@ -58,7 +58,7 @@ function searchOf(text, query) {
   };
 }
 
-// What matches the text: what begins with it, then what contains it; at last a search for it.
+// The matches of the text: names that begin with it, then names that contain it; last a search for it.
 export function destinationsFor(typed, known, query) {
   const text = typed.trim();
   const traceId = traceIdOf(text);

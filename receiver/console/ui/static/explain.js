@@ -66,7 +66,7 @@ function cut(text) {
   fail(`${text} What arrived is not an explanation.`);
 }
 
-// Show each line of an answer when it arrives. Returns whether the last line confirms their number.
+// Show each line of a response when it arrives. Returns whether the last line confirms their number.
 async function follow(body) {
   let rest = "";
   let lines = 0;

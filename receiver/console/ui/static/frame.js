@@ -1,7 +1,7 @@
 // Frame of every page: keyboard shortcuts, theme and time zone.
 
 const THEMES = ["", "light", "dark"];
-const PREFIX_MS = 1500; // how long `g` waits for its second key
+const PREFIX_MS = 1500; // time in which the second key has to follow `g`
 
 const remembered = (key) => {
   try {
@@ -15,7 +15,7 @@ const remember = (key, value) => {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // The choice then lasts for this page only.
+    // Without storage, the choice lasts for this page only.
   }
 };
 
@@ -115,7 +115,7 @@ function moveSelection(step) {
   rows[next].scrollIntoView({ block: "nearest" });
 }
 
-// A table that scrolls sideways and has no link takes the focus, because keys scroll only what has the focus.
+// A table that scrolls sideways and has no link can be focused, because keys scroll only the focused element.
 function focusWideTables() {
   for (const table of document.querySelectorAll("table")) {
     const isScrolled = table.scrollWidth > table.clientWidth && !table.querySelector("a, button");
@@ -126,7 +126,7 @@ function focusWideTables() {
 
 let prefixAt = -PREFIX_MS;
 
-// Whether a key is the second one of `g KEY`, which opens a page.
+// Whether a key is the second key of `g KEY`, which opens a page.
 export const opensPage = (event) => event.timeStamp - prefixAt < PREFIX_MS;
 
 function onKey(event) {

@@ -1,8 +1,8 @@
-// Geometry of the heatmap: which intervals and durations a dragged rectangle covers. Pure functions, without the page.
+// Geometry of the heatmap: the intervals and durations that a dragged rectangle covers. Pure functions, without the page.
 
 const clamp = (value, least, most) => Math.max(least, Math.min(most, value));
 
-// The cells between two corners, given in the units of the chart: inclusive columns, and rows from the shortest.
+// The cells between two corners, in the units of the chart: inclusive columns, and rows from the shortest.
 export function cellsBetween(grid, [x1, y1], [x2, y2]) {
   const columnAt = (x) => clamp(Math.floor(((x - grid.left) / (grid.width - grid.left)) * grid.columns), 0, grid.columns - 1);
   const rows = grid.bounds.length - 1;

@@ -1,9 +1,9 @@
-// Palette (Ctrl K or Cmd K): a dialog with a field that leads to a page, a stored name, a trace or a search.
+// Palette (Ctrl K or Cmd K): a dialog with a field that opens a page, a stored name, a trace or a search.
 
 import { destinationsFor, destinationsOf, merged } from "./destinations.js";
 import { KEY, linkOf, nameOf, parseSearches } from "./searches.js";
 
-const LINES_MAX = 1000; // lines of an answer that are asked for
+const LINES_MAX = 1000; // limit of lines in a query
 
 const query = location.search;
 
@@ -41,7 +41,7 @@ async function linesOf(path, parameters) {
   return answer.ok ? (await answer.text()).trim().split("\n").slice(0, -1).map((line) => JSON.parse(line)) : [];
 }
 
-// The stored names, each list as soon as it is there.
+// The stored names, each list as soon as it arrives.
 function storedNames(add) {
   const ask = (names) => names.then(add).catch(() => {});
   const of = (kind, values) => destinationsOf(kind, values, query);
@@ -100,7 +100,7 @@ function palette() {
     return made;
   };
   const show = () => {
-    // Names that arrive after the reader has moved must not change what Enter opens.
+    // Names that arrive after the user has moved the selection must not change the target of Enter.
     const before = hasMoved ? shown[active]?.url : undefined;
     shown = destinationsFor(input.value, known, query);
     list.replaceChildren(...shown.map(option));
@@ -123,7 +123,7 @@ function palette() {
     else return;
     event.preventDefault();
   });
-  // A click beside the dialog is a click on the element itself, which the backdrop belongs to.
+  // A click beside the dialog is a click on the dialog element, which includes the backdrop.
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   document.body.append(dialog);
   return () => {

@@ -1,4 +1,4 @@
-// Choice of a project and a deployment in the frame: a choice opens the page for it, and the lists stay up to date.
+// Choice of a project and a deployment in the frame: a choice reloads the page for it, and the lists stay up to date.
 
 const REFRESH_MS = 15_000;
 
@@ -11,10 +11,10 @@ function option({ value, text }) {
   return made;
 }
 
-// The chosen value stays chosen, also if it is in the list no more.
+// The chosen value stays selected, even if the list no longer has it.
 function fill(select, choices) {
   const texts = choices.map((choice) => choice.text).join("\n");
-  // A list that is open must not change under the reader.
+  // An open list must not change.
   if (select.dataset.texts === texts || document.activeElement === select) return;
   select.dataset.texts = texts;
   const chosen = select.selectedOptions[0];
@@ -35,17 +35,17 @@ async function refresh() {
   }
 }
 
-// The receiver may be away for a while; the next attempt follows.
+// The receiver may be unavailable for a while; the next attempt follows.
 const attempt = () => refresh().catch(() => {});
 
 form.addEventListener("change", (event) => {
   // A deployment belongs to one project.
   if (event.target.name === "project") form.elements.deployment.value = "";
-  // Without the parameters that are empty.
+  // Without empty parameters.
   for (const select of form.querySelectorAll("select")) select.disabled = !select.value;
   form.requestSubmit();
 });
-// Back shows the page as it was left: with disabled fields, and with the choice that led away.
+// The back button restores the page as it was left: with disabled fields, and with the new choice.
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   form.reset();

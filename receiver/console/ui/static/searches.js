@@ -1,4 +1,4 @@
-// The list of saved searches as it is stored: a search is the query of a URL without its time range. Pure functions.
+// The stored list of saved searches: a search is the query of a URL without its time range. Pure functions.
 
 export const SEARCHES_MAX = 50;
 export const KEY = "searches"; // in the storage of the browser
@@ -13,7 +13,7 @@ export function parseSearches(text) {
   }
 }
 
-// What is saved of a page's URL.
+// The part of a page's URL that is saved.
 export function searchOf(query) {
   const kept = new URLSearchParams(query);
   for (const name of ["since", "until", "sort"]) kept.delete(name);
@@ -21,7 +21,7 @@ export function searchOf(query) {
   return kept.toString();
 }
 
-// The list with the search at its beginning, once; the oldest searches over the limit are left out.
+// The list with the search at its beginning, without duplicates; the oldest searches over the limit are dropped.
 export const withSearch = (searches, search) =>
   [search, ...searches.filter((other) => other !== search)].slice(0, SEARCHES_MAX);
 

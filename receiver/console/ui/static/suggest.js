@@ -3,8 +3,8 @@
 import { keyTerms, lastTerm, matching, valueText, valuesQuestion } from "./terms.js";
 
 const SHOWN_MAX = 12;
-const LINES_MAX = 1000; // lines of an answer that are asked for
-const AFTER_MS = 120; // pause in typing after which the receiver is asked
+const LINES_MAX = 1000; // limit of lines in a query
+const AFTER_MS = 120; // pause in typing before the receiver is queried
 
 const answers = new Map();
 
@@ -47,7 +47,7 @@ function combobox(input) {
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Completions of the filter");
   list.hidden = true;
-  // Not inside the label, whose text is the name of the input.
+  // Outside of the label, because its text is the name of the input.
   input.form.append(list);
   list.style.left = `${input.offsetLeft}px`;
   input.setAttribute("role", "combobox");
@@ -92,7 +92,7 @@ function combobox(input) {
     made.setAttribute("role", "option");
     made.setAttribute("aria-selected", "false");
     made.textContent = text;
-    // Before the input loses the focus, which would close the list.
+    // Before the input loses the focus, because that would close the list.
     made.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       accept(text);
@@ -103,7 +103,7 @@ function combobox(input) {
     const number = ++asked;
     const term = lastTerm(input.value.slice(0, input.selectionStart));
     const found = term ? await candidatesFor(term, known).catch(() => []) : [];
-    // The reader has typed more, or has left.
+    // The user has typed more, or has left the field.
     if (number !== asked || document.activeElement !== input) return;
     list.replaceChildren(...found.map(option));
     list.hidden = !found.length;

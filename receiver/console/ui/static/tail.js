@@ -1,4 +1,4 @@
-// Spans that arrive: asks every second for those received since the last answer; Space pauses.
+// Arriving spans: queries every second the spans received since the last response; Space pauses.
 
 import { Arrivals } from "./arrivals.js";
 import { addShortcuts, applyChosenZone } from "./frame.js";

@@ -4,18 +4,18 @@ const LAST = /(?:^|(?<=[\s({-]))([A-Za-z_][\w.:/-]*|)(?:(!=|=)("(?:[^"\\]|\\.)*|
 const PLAIN_KEY = /^[A-Za-z_][\w.:/-]*$/;
 const PLAIN_VALUE = /^[\w./:@,+%[\]-]+$/;
 
-// The term that ends at the end of the text: where it starts, and its parts; `operator` is empty while a field
-// is typed. `null` where no term can be, such as after a value in quotation marks.
+// The term at the end of the text: its start and its parts; `operator` is empty while a field is typed. `null`
+// if no term can be there, such as after a value in quotation marks.
 export function lastTerm(text) {
   const match = LAST.exec(text);
   if (!match) return null;
   return { start: match.index, field: match[1], operator: match[2] ?? "", value: match[3] ?? "" };
 }
 
-// A text within quotation marks of a filter: a star would stand for any text.
+// A text within quotation marks of a filter, with escapes: a star would be a wildcard.
 export const escapedText = (value) => value.replace(/[\\"*]/g, "\\$&");
 
-// A value as a filter spells it: spaces need quotation marks.
+// A value in the notation of filters: spaces need quotation marks.
 export function valueText(value, isQuoted) {
   const escaped = escapedText(value);
   return PLAIN_VALUE.test(value) && !isQuoted ? escaped : `"${escaped}"`;
@@ -28,7 +28,7 @@ export function keyTerms(rows, typed) {
   return [...new Set(names)].filter((name) => PLAIN_KEY.test(name)).map((name) => `${name}=`);
 }
 
-// The candidates that begin with what is typed, then those that contain it; not what is typed already.
+// The candidates that begin with the typed text, then those that contain it, without the typed text itself.
 export function matching(candidates, typed, most) {
   const wanted = typed.toLowerCase();
   const found = [...new Set(candidates)].filter((text) => text !== typed);
@@ -37,7 +37,7 @@ export function matching(candidates, typed, most) {
   return [...begins, ...contains].slice(0, most);
 }
 
-// The question that lists the values of a field: its parameters, and the property of its lines. `null`: no question.
+// The query that lists the values of a field: its parameters, and the property of its lines. `null` if there is none.
 export function valuesQuestion(field, fields) {
   if (field === "service" || field === "trace:service") return { path: "services", property: "service" };
   if (field === "project" || field === "deployment") return { path: "deployments", property: field };

@@ -1,6 +1,6 @@
-// Which spans of a trace are visible: pure functions over columns, without the page.
+// Visible spans of a trace: pure functions over columns, without the page.
 //
-// A trace is an object of columns in the order of its tree: every span stands before its children. The place of
+// A trace is an object of columns in the order of its tree: every span precedes its children. The place of
 // a span is its index in the columns.
 
 // The level of each span; the top has level 1.
@@ -20,8 +20,8 @@ export function endsOf(parent) {
   return ends;
 }
 
-// The places that are shown: inside the focused subtree, below no collapsed span, and, if a filter is set,
-// on the way to a span that matches.
+// The visible places: inside the focused subtree, below no collapsed span, and, if a filter is set, on the
+// path to a match.
 export function visiblePlaces(trace, { collapsed, focus, matches }) {
   const shown = [];
   const last = focus < 0 ? trace.parent.length : trace.ends[focus];
@@ -33,7 +33,7 @@ export function visiblePlaces(trace, { collapsed, focus, matches }) {
   return shown;
 }
 
-// The row of each place; -1 if it is not shown.
+// The row of each place; -1 if it is not visible.
 export function rowsOf(shown, total) {
   const rows = new Int32Array(total).fill(-1);
   shown.forEach((place, row) => (rows[place] = row));
@@ -49,7 +49,7 @@ function withAncestors(parent, matches) {
   return wanted;
 }
 
-// The places whose service or name has the text.
+// The places whose service or name contains the text.
 export function search(trace, text) {
   const needle = text.trim().toLowerCase();
   if (!needle) return null;

@@ -5,7 +5,7 @@ import { drawOverview } from "./overview.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, rowsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = 28;
-const MARGIN_ROWS = 8; // rows above and below the visible ones, so that scrolling shows no gap
+const MARGIN_ROWS = 8; // rows above and below the window, so that scrolling shows no gap
 const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
 const LEVELS_SHOWN = 3;
 const INDENT_LEVELS_MAX = 30;
@@ -86,7 +86,7 @@ class Waterfall {
     this.grid.append(this.space);
     document.getElementById("rows").replaceChildren(tools, this.overview, this.grid);
     this.grid.addEventListener("scroll", () => this.schedule());
-    // In the capturing phase, so that a key of the trace is not taken as one of every page.
+    // In the capturing phase, so that a key of the trace is not handled as a key of every page.
     document.addEventListener("keydown", (event) => this.onKey(event), { capture: true });
     addShortcuts(...SHORTCUTS);
     this.grid.addEventListener("click", (event) => this.onClick(event));
@@ -190,7 +190,7 @@ class Waterfall {
     bar.style.width = `max(1px, ${took * scale}%)`;
   }
 
-  // After the rows are on the screen, because a reader waits for the rows.
+  // After the rows are on the screen, because the user waits for the rows.
   drawOverview() {
     this.awaited ??= requestAnimationFrame(() =>
       setTimeout(() => {
@@ -314,7 +314,7 @@ class Waterfall {
       "/": () => this.filter.focus(),
       ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),
     };
-    // Elsewhere these keys scroll the page.
+    // Outside of the tree these keys scroll the page.
     const ofGrid = {
       ArrowDown: () => this.move(1),
       ArrowUp: () => this.move(-1),
@@ -338,7 +338,7 @@ function definitions(items) {
   return list;
 }
 
-// The span's panel, as the template of the page writes it.
+// The panel of a span, as the template of the page renders it.
 function showSpan(span) {
   const group = (title, items) => (items.length ? [element("h3", "", title), definitions(items)] : []);
   const byKey = (map) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
@@ -371,7 +371,7 @@ function showTrouble(error) {
 const root = document.getElementById("trace");
 if (root) {
   const answer = await fetch(root.dataset.outline);
-  // Without an answer the table that the server drew stays.
+  // Without a response the table of the server stays.
   if (answer.ok) {
     const waterfall = new Waterfall(root, await answer.json());
     performance.mark("waterfall-drawn");

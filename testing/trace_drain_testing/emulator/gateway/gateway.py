@@ -51,19 +51,19 @@ FAULTS = (
 )
 """Names of the faults that the gateway can inject."""
 REQUEST_BYTES_MAX = 32 << 20
-"""Limit of a body, for the application: images are larger than other bodies."""
+"""Maximum size of a body; images are larger than other bodies."""
 REQUESTS_KEPT_MAX = 100
 SCRIPT_ANSWERS_MAX = 1_000
 SLOW_BYTES = 16
 SLOW_S = 0.01
-"""Size of the pieces of a slow answer, and the pause after each."""
+"""Size of the pieces of a slow response, and the pause after each."""
 RETRY_AFTER_S = 1
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ProviderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether a provider answers."""
+    """State of a provider: whether it answers."""
 
     name: str
     enabled: bool
@@ -77,7 +77,7 @@ class Gateway:
     take_fault: Callable[[str], bool]
     """Returns whether a fault is due, and uses it up."""
     shape_of: Callable[[str], str]
-    """Returns the shape that a rule of `UNSTATED` is switched to."""
+    """Returns the chosen shape of a rule of `UNSTATED`."""
     now_s: Callable[[], float]
     script: deque[ScriptedAnswer] = field(default_factory=deque)
     disabled_providers: set[str] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Gateway:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def answer_to(self, request: ChatRequest) -> tuple[Identity, Answer] | None:
-        """Return the answer, and which provider gave it; None if all providers are off."""
+        """Return the answer and its provider; `None` if all providers are off."""
         attempts = self._attempts(MODELS[request.model], request.provider_order)
         if not attempts[-1][1]:
             return None
@@ -98,7 +98,7 @@ class Gateway:
         return identity, derived_answer(request)
 
     def _attempts(self, providers: Sequence[str], order: Sequence[str]) -> list[tuple[str, bool]]:
-        # A provider that does not serve the model is skipped; the providers that are not listed come last.
+        # Providers that do not serve the model are skipped; providers that are not listed come last.
         tried = dict.fromkeys([name for name in order if name in providers] + list(providers))
         attempts: list[tuple[str, bool]] = []
         for name in tried:
@@ -130,10 +130,10 @@ def routes(gateway: Gateway, prefix: str, control: str) -> list[web.RouteDef]:
         if parsed.model not in MODELS:
             return _error(HTTPStatus.NOT_FOUND, "not_found", "no such model; GET /v1/models lists them")
         gateway.requests.append(msgspec.json.decode(body))
-        found = gateway.answer_to(parsed)
-        if found is None:
+        result = gateway.answer_to(parsed)
+        if result is None:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "no provider of the model answers")
-        return await (_stream if parsed.stream else _object)(gateway, request, parsed, *found)
+        return await (_stream if parsed.stream else _object)(gateway, request, parsed, *result)
 
     return [
         web.get(f"{prefix}/v1/models", models),
@@ -144,7 +144,7 @@ def routes(gateway: Gateway, prefix: str, control: str) -> list[web.RouteDef]:
 
 
 def _without_route(gateway: Gateway, prefix: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler of the paths and methods that the gateway does not have."""
+    """Return the handler of unknown paths and methods."""
 
     async def unknown(request: web.Request) -> web.StreamResponse:
         if refusal := _refusal(gateway, request):
@@ -198,10 +198,10 @@ def _control_routes(gateway: Gateway, control: str) -> list[web.RouteDef]:
 
 
 def _refusal(gateway: Gateway, request: web.Request) -> web.Response | None:
-    """Return the error to answer before the body is read: wrong key, or an injected fault."""
+    """Return the error before the body is read: a wrong key, or an injected fault."""
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-    given = key.strip().encode(errors="surrogateescape")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(given, gateway.api_key.encode()):
+    token = key.strip().encode(errors="surrogateescape")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(token, gateway.api_key.encode()):
         return _error(HTTPStatus.UNAUTHORIZED, "not_authorized", "the API key is missing or unknown")
     if gateway.take_fault("gateway-429"):
         return _error(
@@ -244,7 +244,7 @@ async def _stream(
     middle = len(lines) // 2
     is_cut = gateway.take_fault("gateway-cut-stream")
     if is_cut:
-        # Within a line, so that the client has an incomplete event.
+        # Cut within a line, so that the client receives an incomplete event.
         lines = [*lines[:middle], lines[middle][: len(lines[middle]) // 2]]
     elif gateway.take_fault("gateway-malformed-line"):
         lines.insert(middle, MALFORMED)
@@ -254,7 +254,7 @@ async def _stream(
     await response.prepare(request)
     await _send(gateway, response, *lines)
     if is_cut and request.transport is not None:
-        # Without the end of the chunked body: the client sees that the answer is incomplete.
+        # Without the end of the chunked body, so that the client detects an incomplete response.
         request.transport.close()
     return response
 

@@ -1,7 +1,7 @@
 """Answers of the emulated gateway's models: scripted by a test, or derived from the request.
 
-The same request always gets the same derived answer: its text quotes the request, and a tool that is offered
-is called once with arguments that fit its JSON Schema.
+The same request always gets the same derived answer: its text quotes the request, and it calls an offered
+tool once with arguments that fit its JSON Schema.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ CHARACTERS_PER_TOKEN = 4
 IMAGE_TOKENS = 85
 MESSAGE_TOKENS = 4
 QUOTED_CHARACTERS = 200
-"""Maximum length of the part of a message that a derived answer quotes."""
+"""Maximum length of a quotation from a message in a derived answer."""
 REFERENCE = "[span:"
-"""Start of a reference to a span, in instructions that ask for such references and in the answer."""
+"""Start of a reference to a span, in instructions that request such references and in the answer."""
 SPANS_NAMED = 3
-"""Spans that a derived answer names."""
+"""Number of spans that a derived answer names."""
 DEPTH_MAX = 8
-"""Nesting of schemas down to which arguments are derived."""
+"""Maximum nesting of schemas for which arguments are derived."""
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,20 +32,20 @@ class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     arguments: dict[str, Any] | str = {}
-    """An object, or the exact text, which may be invalid JSON."""
+    """Arguments as an object, or as exact text, which may be invalid JSON."""
 
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answer to the next request, whatever it asks."""
+    """Answer to the next request, which need not fit it."""
 
     text: str = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
     finish_reason: str = ""
-    """Empty: the reason that fits the answer."""
+    """Reason for the end of the answer; empty means the reason that fits."""
 
 
 class SpanRow(msgspec.Struct, frozen=True):
-    """Line of a trace's summary, as far as a derived answer quotes it."""
+    """Fields of a line of a trace's summary that a derived answer quotes."""
 
     span_id: str
     service: str
@@ -69,7 +69,7 @@ class Usage(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Complete answer, before it is written as one object or as a stream."""
+    """Complete answer, before it is encoded as one object or as a stream."""
 
     text: str
     calls: tuple[Call, ...]
@@ -94,8 +94,8 @@ def derived_answer(request: ChatRequest) -> Answer:
         return _answer(request, "", (Call(tool.function.name, json.dumps(arguments)),))
     if (schema := request.answer_schema) is not None:
         return _answer(request, json.dumps(_value(schema, question, DEPTH_MAX)))
-    if named := _named_spans(request.messages):
-        return _answer(request, " ".join(named))
+    if sentences := _named_spans(request.messages):
+        return _answer(request, " ".join(sentences))
     parts = [f"You wrote: {question[:QUOTED_CHARACTERS]}"]
     if images := sum(len(message.images) for message in request.messages):
         parts.append(f"Images: {images}.")
@@ -113,7 +113,7 @@ def _answer(request: ChatRequest, text: str, calls: tuple[Call, ...] = (), finis
 
 
 def tokens(text: str) -> int:
-    """Return the number of tokens of a text: one for every four characters that have begun."""
+    """Return the number of tokens of a text: a quarter of its characters, rounded up."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
@@ -129,7 +129,7 @@ def _message_tokens(message: Message) -> int:
 
 
 def _tool_to_call(request: ChatRequest) -> Tool | None:
-    """Return the tool that the model calls: the chosen tool, or the first until a tool has answered."""
+    """Return the tool to call: the chosen tool, or the first tool unless the last message is its result."""
     tools, choice = request.tools or [], request.tool_choice
     if not tools or choice == "none":
         return None
@@ -144,11 +144,11 @@ def _tool_results(messages: Iterable[Message]) -> list[str]:
 
 
 def _named_spans(messages: Sequence[Message]) -> list[str]:
-    """Return sentences about the first spans in the data, if the instructions ask for references to spans."""
+    """Return sentences about the first spans in the data, if the instructions request references to spans."""
     if not any(REFERENCE in message.text for message in messages if message.role == "system"):
         return []
     lines = (line for message in messages if message.role != "system" for line in message.text.splitlines())
-    # The same span may be in the question and in the result of a tool.
+    # The same span may be in the message and in the result of a tool.
     sentences = dict.fromkeys(filter(None, map(_span_sentence, lines)))
     return list(sentences)[:SPANS_NAMED]
 

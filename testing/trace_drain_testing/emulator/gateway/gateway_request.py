@@ -1,4 +1,4 @@
-"""Chat completion requests of the emulated gateway: their types, and the checks behind each answer 400."""
+"""Chat completion requests of the emulated gateway: their types, and the checks that respond with 400."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUOTED = re.compile(r" '[^']*'")
 
 
 class InvalidRequest(Exception):  # noqa: N818 - a verdict, not an accident
-    """The request breaks a rule; the message names the field and what is expected there."""
+    """The request breaks a rule; the message names the field and the expected value."""
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -56,14 +56,14 @@ class Image(msgspec.Struct, frozen=True, tag_field="type", tag="image_url"):
 
 
 class CalledFunction(msgspec.Struct, frozen=True):
-    """Function that a model calls, with its arguments as JSON text."""
+    """Function of a tool call, with its arguments as JSON text."""
 
     name: str
     arguments: str
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Call of a tool, as the gateway answered it and as the client repeats it."""
+    """Call of a tool, as the gateway returned it and as the client repeats it."""
 
     id: str
     function: CalledFunction
@@ -130,7 +130,7 @@ class GatewayOptions(msgspec.Struct, frozen=True):
 
 
 class ProviderOptions(msgspec.Struct, frozen=True):
-    """Options by provider; only the gateway's are read."""
+    """Options by provider; only the options of the gateway are read."""
 
     gateway: GatewayOptions | None = None
 
@@ -194,9 +194,9 @@ def parse_request(body: bytes) -> ChatRequest:
     try:
         request = msgspec.json.decode(body, type=ChatRequest)
     except msgspec.DecodeError as error:
-        # Without the quoted value: an error never repeats its input.
+        # Without the quoted value, because an error never repeats its input.
         text = QUOTED.sub("", str(error))
-        # The parts that are not in the message of msgspec.
+        # Expected values that the message of msgspec does not name.
         accepted = next((names for path, names in ACCEPTED.items() if path.search(text)), "")
         raise InvalidRequest(text + accepted) from error
     for problem in _problems(request):
@@ -214,9 +214,9 @@ def _problems(request: ChatRequest) -> Iterator[str]:
         yield "`response_format.json_schema` is required for the type json_schema, and only valid there"
     if request.tokens_max is not None and request.tokens_max < 1:
         yield "the limit of tokens is below 1"
-    for place, message in enumerate(request.messages):
+    for index, message in enumerate(request.messages):
         for problem in _message_problems(message):
-            yield f"`messages[{place}]`: {problem}"
+            yield f"`messages[{index}]`: {problem}"
     yield from _unanswered(request.messages)
     yield from _tool_problems(request.tools or [])
     yield from _choice_problems(request)
@@ -237,7 +237,7 @@ def _message_problems(message: Message) -> Iterator[str]:
 
 
 def image_problem(url: str) -> str:
-    """Return why an image's address is refused; empty: it is accepted."""
+    """Return why an image's address is refused; empty if it is accepted."""
     if not url.startswith("data:"):
         parts = urlsplit(url)
         is_valid = parts.scheme == "https" and bool(parts.hostname)
@@ -254,16 +254,16 @@ def image_problem(url: str) -> str:
 
 
 def _unanswered(messages: list[Message]) -> Iterator[str]:
-    """Check that each tool call is answered before the next message of another role, and by no other id."""
+    """Check that the results of all tool calls, and no others, precede the next message of another role."""
     waiting: set[str] = set()
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.role == "tool":
             if message.tool_call_id not in waiting:
-                yield f"`messages[{place}]`: no tool call with this `tool_call_id` waits for an answer"
+                yield f"`messages[{index}]`: no tool call with this `tool_call_id` waits for an answer"
             waiting.discard(str(message.tool_call_id))
             continue
         if waiting:
-            yield f"`messages[{place}]`: a tool call before it has no answer; expected a tool's message"
+            yield f"`messages[{index}]`: a tool call before it has no answer; expected a tool's message"
         waiting = {call.id for call in message.tool_calls or []}
     if waiting:
         yield "the last tool calls have no answer; expected a tool's message for each"
@@ -273,11 +273,11 @@ def _tool_problems(tools: list[Tool]) -> Iterator[str]:
     names = [tool.function.name for tool in tools]
     if len(set(names)) < len(names):
         yield "`tools` has two functions of the same name"
-    for place, tool in enumerate(tools):
+    for index, tool in enumerate(tools):
         if not FUNCTION_NAME.fullmatch(tool.function.name):
-            yield f"`tools[{place}].function.name` is malformed; expected {FUNCTION_NAME.pattern}"
+            yield f"`tools[{index}].function.name` is malformed; expected {FUNCTION_NAME.pattern}"
         if problem := _schema_problem(tool.function.parameters or {}):
-            yield f"`tools[{place}].function.parameters`: {problem}"
+            yield f"`tools[{index}].function.parameters`: {problem}"
 
 
 def _schema_problem(schema: dict[str, Any]) -> str:

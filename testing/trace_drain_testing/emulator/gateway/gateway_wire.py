@@ -1,7 +1,7 @@
 """JSON of the emulated gateway's answers, and the lines of a stream.
 
-What the specification leaves open can be switched to other shapes (`UNSTATED`), so that a client that depends
-on more than the specification states fails a test.
+Shapes that the specification leaves open can be switched (`UNSTATED`), so that a client that depends on more
+than the specification fails a test.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Identity(NamedTuple):
     created_s: int
     model: str
     attempts: tuple[tuple[str, bool], ...]
-    """Providers in the order in which they were tried, and whether each answered."""
+    """Providers in the order of the attempts, and whether each answered."""
 
     @property
     def routing(self) -> Json:
-        """Return which provider answered, and which were tried."""
+        """Return the provider that answered, and all attempts."""
         attempts = [{"provider": provider, "success": answered} for provider, answered in self.attempts]
         final = {"originalModelId": self.model, "finalProvider": self.attempts[-1][0], "attempts": attempts}
         return {"gateway": {"routing": final}}
@@ -63,7 +63,7 @@ def models_body(models: Mapping[str, tuple[str, ...]], created_s: int, shape: st
 
 def completion_body(identity: Identity, answer: Answer, shape: str) -> Json:
     """Return a complete answer as one object."""
-    calls = [{"id": _call_id(identity, place), **_called(call)} for place, call in enumerate(answer.calls)]
+    calls = [{"id": _call_id(identity, index), **_called(call)} for index, call in enumerate(answer.calls)]
     message: Json = {"content": answer.text or None}
     if calls:
         message["tool_calls"] = calls
@@ -108,7 +108,7 @@ def stream_chunks(identity: Identity, answer: Answer, shape: str, *, has_usage: 
 
 
 def stream_line(chunk: Json, shape: str) -> bytes:
-    """Return the line of a chunk, with what stands before it in the stream."""
+    """Return the lines of a chunk, with comments and the name of its event in some shapes."""
     line = f"data: {json.dumps(chunk, separators=(',', ':'))}\n\n"
     if shape == "verbose":
         line = f": comment\nevent: chunk\nid: 1\n{line}".replace("\n", "\r\n")
@@ -121,26 +121,26 @@ def _deltas(identity: Identity, answer: Answer, shape: str) -> Iterator[Json]:
         yield from _whole_deltas(identity, answer)
         return
     yield from ({"content": piece} for piece in _FRAGMENT.findall(answer.text))
-    for place, call in enumerate(answer.calls):
-        begun = {"id": _call_id(identity, place), **_called(Call(call.name, ""))}
-        yield {"tool_calls": [{"index": place, **begun}]}
+    for index, call in enumerate(answer.calls):
+        begun = {"id": _call_id(identity, index), **_called(Call(call.name, ""))}
+        yield {"tool_calls": [{"index": index, **begun}]}
         for start in range(0, len(call.arguments), ARGUMENT_CHARACTERS):
             piece = call.arguments[start : start + ARGUMENT_CHARACTERS]
-            yield {"tool_calls": [{"index": place, "function": {"arguments": piece}}]}
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
 def _whole_deltas(identity: Identity, answer: Answer) -> Iterator[Json]:
     yield from ({"content": piece} for piece in _FRAGMENT.findall(answer.text))
-    for place, call in enumerate(answer.calls):
-        yield {"tool_calls": [{"index": place, "id": _call_id(identity, place), **_called(call)}]}
+    for index, call in enumerate(answer.calls):
+        yield {"tool_calls": [{"index": index, "id": _call_id(identity, index), **_called(call)}]}
 
 
 def _called(call: Call) -> Json:
     return {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _call_id(identity: Identity, place: int) -> str:
-    return f"call_{identity.id.partition('-')[2]}_{place}"
+def _call_id(identity: Identity, index: int) -> str:
+    return f"call_{identity.id.partition('-')[2]}_{index}"
 
 
 def _usage(usage: Usage) -> Json:
