@@ -36,7 +36,7 @@ async def test_line_with_the_focus_shows_its_numbers(start_site: StartSite, page
         await page.keyboard.press("Tab")
 
     assert await label.is_visible()
-    assert await label.text_content() == "1.67/min, 9 % errors, p95 34 ms"
+    assert await label.text_content() == "1.7/min, 9 % errors, p95 34 ms"
 
 
 async def test_service_is_opened_by_keyboard(start_site: StartSite, page: Page) -> None:

@@ -50,6 +50,7 @@ async def build(view: View) -> Context:
         "verdicts": verdicts,
         "worse": {name: found for name, found in verdicts.items() if _is_worse(found)},
         "traffic": timeline.values_by_group(over_time.rows, "spans"),
+        "incomplete": timeline.incomplete,
         "is_cut": projects.is_cut or over_time.is_cut,
     }
 
