@@ -23,7 +23,7 @@ class Deployments:
     """The deployments whose projects the platform has reported. Threads may share it."""
 
     def __init__(self, directory: Path, files: Files = DISK) -> None:
-        """Read the records. Raises `OSError`. `directory`: DATA/platform."""
+        """Read the records. `directory`: DATA/platform."""
         self._lock = threading.Lock()
         self._files = RecordFiles(directory / "deployments", Deployment, files)
 
@@ -33,7 +33,7 @@ class Deployments:
         return known.project_id if known else ""
 
     def complete(self) -> None:
-        """Read the records that the disk could not read before. Failures are reported."""
+        """Read the records that were not read yet. Failures are reported."""
         with self._lock:
             self._files.read_again()
 

@@ -28,17 +28,15 @@ class Installations:
     """All installations. Threads may share it."""
 
     def __init__(self, directory: Path, encryption_key: str = "", files: Files = DISK) -> None:
-        """Read the records, and complete what a crash interrupted. Raises `OSError`.
+        """Read the records, and complete what a crash interrupted. What the disk prevents is reported.
 
         `directory`: DATA/platform. `encryption_key`: the setting; empty: tokens are not encrypted.
         """
         self._lock = threading.RLock()
         self._files = RecordFiles(directory / "installations", Installation, files)
         self._tokens = Tokens(directory / "tokens", encryption_key, files)
-        self._tokens.prepare()
+        self._are_tokens_prepared = False
         self.complete()
-        if any(installation.id in self._tokens for installation in self.all()):
-            forbid_core_dumps()
 
     def all(self) -> list[Installation]:
         """Return all installations, the newest first."""
@@ -118,16 +116,25 @@ class Installations:
             self._tokens.destroy(installation_id)
 
     def complete(self) -> None:
-        """Do what the disk has prevented: read records, and destroy tokens of installations that have ended.
+        """Do what the disk has prevented: read records and destroy tokens of installations that have ended.
 
         What still fails is reported.
         """
         with self._lock:
             self._files.read_again()
+            self._prepare_tokens()
         for installation in self.all():
             if installation.is_ended:
                 with self._lock, reported("token cannot be destroyed", self._tokens.path_of(installation.id)):
                     self._tokens.destroy(installation.id)
+
+    def _prepare_tokens(self) -> None:
+        if self._are_tokens_prepared:
+            return
+        with reported("tokens cannot be listed", self._tokens.directory):
+            if self._tokens.prepare():
+                forbid_core_dumps()
+            self._are_tokens_prepared = True
 
     def _add_removed(self, installation_id: str, at_s: float) -> bool:
         if not is_id(installation_id):

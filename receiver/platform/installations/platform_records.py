@@ -28,7 +28,7 @@ class PlatformRecords(NamedTuple):
 
 
 def open_records(settings: Settings) -> PlatformRecords:
-    """Read the records. Raises `OSError`."""
+    """Read the records. Those that cannot be read are reported, and read again by `complete`."""
     directory = Path(settings.data_dir) / DIRECTORY
     return PlatformRecords(
         directory,

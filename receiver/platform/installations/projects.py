@@ -22,7 +22,7 @@ class Projects:
     """All projects that the platform has named. Threads may share it."""
 
     def __init__(self, directory: Path, files: Files = DISK) -> None:
-        """Read the records. Raises `OSError`. `directory`: DATA/platform."""
+        """Read the records. `directory`: DATA/platform."""
         self._lock = threading.RLock()
         self._files = RecordFiles(directory / "projects", Project, files)
 
@@ -66,7 +66,7 @@ class Projects:
             )
 
     def complete(self) -> None:
-        """Read the records that the disk could not read before. Failures are reported."""
+        """Read the records that were not read yet. Failures are reported."""
         with self._lock:
             self._files.read_again()
 

@@ -1,7 +1,8 @@
 """Directory of records: a JSON file for each, named after its id, and all of them in memory.
 
 Invariant: a change is in memory only after it is durable. A file that cannot be read is reported and kept,
-and its id is still known, so that no other record can replace it.
+and its id is still known, so that no other record can replace it. Until the directory can be listed, no
+record is written, because each could replace another.
 """
 
 from __future__ import annotations
@@ -47,15 +48,17 @@ class RecordFiles(Generic[Record]):
         self._directory = directory
         self._files = files
         self._kind = kind
+        self._is_listed = False
         self._unread: dict[str, Path] = {}
         """Files that the disk could not read, by id."""
         self.records: dict[str, Record] = {}
         self.unreadable: frozenset[str] = frozenset()
         """Ids whose files are damaged, or cannot be read yet."""
-        self._read()
+        self.read_again()
 
     def __contains__(self, record_id: str) -> bool:
-        """Return whether there is a record with this id, readable or not."""
+        """Return whether there is a record with this id, readable or not. Raises `OSError`."""
+        self._list()
         return record_id in self.records or record_id in self.unreadable
 
     def find(self, record_id: str) -> Record | None:
@@ -63,18 +66,22 @@ class RecordFiles(Generic[Record]):
 
         Raises `OSError` if the disk cannot read it: it must not be taken for a missing one.
         """
+        self._list()
         if record_id in self._unread:
             self._read_one(record_id)
         return self.records.get(record_id)
 
     def read_again(self) -> None:
-        """Read the records that the disk could not read before. Failures are reported."""
+        """Read the records that were not read yet. Failures are reported."""
+        with reported("records cannot be listed", self._directory):
+            self._list()
         for record_id in list(self._unread):
             with suppress(OSError):
                 self._read_one(record_id)
 
     def write(self, record: Record) -> None:
         """Write a record. Raises `OSError`."""
+        self._list()
         make_directories(self._directory, self._files)
         content = msgspec.json.format(msgspec.json.encode(record))
         write_durably(self._path_of(record.id), content, files=self._files)
@@ -88,17 +95,19 @@ class RecordFiles(Generic[Record]):
     def _path_of(self, record_id: str) -> Path:
         return self._directory / f"{file_name(record_id)}{SUFFIX}"
 
-    def _read(self) -> None:
-        if self._files.size_bytes(self._directory) is None:
+    def _list(self) -> None:
+        """List the records once. Raises `OSError`: an unlisted record is not a missing one."""
+        if self._is_listed:
             return
-        # The directory may have been created by hand or restored with a wider mode.
-        with reported("permissions of a directory cannot be set", self._directory):
-            self._files.set_mode(self._directory, DIRECTORY_MODE)
-        delete_drafts(self._directory, self._files)
-        for name in self._files.names(self._directory):
-            if name.endswith(SUFFIX):
-                self._unread[unquote(name.removesuffix(SUFFIX))] = self._directory / name
-        self.read_again()
+        if self._files.size_bytes(self._directory) is not None:
+            # The directory may have been created by hand or restored with a wider mode.
+            with reported("permissions of a directory cannot be set", self._directory):
+                self._files.set_mode(self._directory, DIRECTORY_MODE)
+            delete_drafts(self._directory, self._files)
+            for name in self._files.names(self._directory):
+                if name.endswith(SUFFIX):
+                    self._unread[unquote(name.removesuffix(SUFFIX))] = self._directory / name
+        self._is_listed = True
 
     def _read_one(self, record_id: str) -> None:
         path = self._unread[record_id]
