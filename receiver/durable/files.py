@@ -318,8 +318,13 @@ def delete_drafts(directory: Path, files: Files = DISK) -> None:
     """
     with reported("temporary files cannot be listed", directory):
         for draft in drafts_in(directory, files):
-            with reported("temporary file cannot be deleted", draft):
-                unlink_if_exists(draft, files)
+            delete_unneeded(draft, files)
+
+
+def delete_unneeded(path: Path, files: Files = DISK) -> None:
+    """Delete a file that nothing reads. A failure is reported, and the file stays."""
+    with reported("file that is not needed any more cannot be deleted", path):
+        unlink_if_exists(path, files)
 
 
 @contextmanager

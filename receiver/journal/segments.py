@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from receiver import transcode
-from receiver.durable.files import DISK, reported, write_new
+from receiver.durable.files import DISK, delete_unneeded, reported, write_new
 from receiver.journal.ceiling import DiskUsage
 from receiver.journal.epoch_directory import EpochDirectory, note_of
 from receiver.journal.frame import bytes_of_records, damage_in
@@ -101,14 +101,10 @@ class Journal:
         """Segments written by a newer version, as of the last listing. May be read from any thread."""
         # A directory that cannot be listed is an error of the next listing, too, which the writer repeats.
         with reported("journal cannot be listed", root):
-            self._delete_drafts()
-
-    def _delete_drafts(self) -> None:
-        for file in self._journal_files():
-            # A killed writer left it. No other process writes drafts, so it is not in use.
-            if file.kind is Kind.DRAFT:
-                with reported("temporary file cannot be deleted", file.path):
-                    self._files.unlink(file.path)
+            for file in self._journal_files():
+                # A killed writer left it. No other process writes drafts, so it is not in use.
+                if file.kind is Kind.DRAFT:
+                    delete_unneeded(file.path, files)
 
     def sealed(self) -> list[SegmentFile]:
         """Adopt orphaned epochs, then return the sealed segments, oldest first."""

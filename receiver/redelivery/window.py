@@ -28,8 +28,8 @@ from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import (
     DISK,
     delete_drafts,
+    delete_unneeded,
     make_directories,
-    reported,
     unlink_if_exists,
     write_durably,
 )
@@ -283,11 +283,11 @@ class Window:
         is_complete = bool(logs) or not tables
         # A crash came between beginning the newest log and deleting the log before it.
         for number in logs[:-1]:
-            self._delete_unused(self._path(number, "log"))
+            delete_unneeded(self._path(number, "log"))
         for number in tables:
             # A crash came between the table and the next log, so the log still holds these digests.
             if logs and number >= logs[-1]:
-                self._delete_unused(self._path(number, "table"))
+                delete_unneeded(self._path(number, "table"))
             else:
                 # In this order, so that the other tables are opened even after a damaged one.
                 is_complete = self._open_table(number) and is_complete
@@ -336,15 +336,9 @@ class Window:
             self._frozen[number] = FrozenTable.open(path)
         except NotATable as error:
             limited.error("redelivery: rot", "redelivery table is damaged", path=str(path), error=str(error))
-            self._delete_unused(path)
+            delete_unneeded(path)
             return False
         return True
-
-    @staticmethod
-    def _delete_unused(path: Path) -> None:
-        """Delete a file that this start does not use, and that no later start uses. A failure is reported."""
-        with reported("file of the redelivery window cannot be deleted", path):
-            DISK.unlink(path)
 
     def _replay(self, number: int) -> bool:
         """Read the newest log. Truncates a torn tail, whose entries were never synced."""

@@ -35,7 +35,9 @@ class Installations:
         self._lock = threading.RLock()
         self._files = RecordFiles(directory / "installations", Installation, files)
         self._tokens = Tokens(directory / "tokens", encryption_key, files)
-        self._are_tokens_prepared = False
+        with reported("tokens cannot be listed", self._tokens.directory):
+            if self._tokens.prepare():
+                forbid_core_dumps()
         self.complete()
 
     def all(self) -> list[Installation]:
@@ -122,19 +124,10 @@ class Installations:
         """
         with self._lock:
             self._files.read_again()
-            self._prepare_tokens()
         for installation in self.all():
             if installation.is_ended:
                 with self._lock, reported("token cannot be destroyed", self._tokens.path_of(installation.id)):
                     self._tokens.destroy(installation.id)
-
-    def _prepare_tokens(self) -> None:
-        if self._are_tokens_prepared:
-            return
-        with reported("tokens cannot be listed", self._tokens.directory):
-            if self._tokens.prepare():
-                forbid_core_dumps()
-            self._are_tokens_prepared = True
 
     def _add_removed(self, installation_id: str, at_s: float) -> bool:
         if not is_id(installation_id):

@@ -1,8 +1,7 @@
 """Directory of records: a JSON file for each, named after its id, and all of them in memory.
 
 Invariant: a change is in memory only after it is durable. A file that cannot be read is reported and kept,
-and its id is still known, so that no other record can replace it. Until the directory can be listed, no
-record is written, because each could replace another.
+and its id is still known, so that no other record can replace it.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ class RecordFiles(Generic[Record]):
                 self._read_one(record_id)
 
     def write(self, record: Record) -> None:
-        """Write a record. Raises `OSError`."""
-        self._list()
+        """Write a record, after `find` or `in` has listed the directory. Raises `OSError`."""
         make_directories(self._directory, self._files)
         content = msgspec.json.format(msgspec.json.encode(record))
         write_durably(self._path_of(record.id), content, files=self._files)

@@ -96,8 +96,7 @@ class Tokens:
     def prepare(self) -> bool:
         """Delete drafts of a crash, make all files private, and encrypt tokens that are not encrypted.
 
-        A file for which that fails is reported, and tried again at the next start. Returns whether there is a
-        token. Raises `OSError` if the directory cannot be listed.
+        A file for which that fails is reported, and tried at the next start. Returns whether any is there.
         """
         if self._files.size_bytes(self.directory) is None:
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.durable.files import DIRECTORY_MODE, DISK, FILE_MODE
+from receiver.durable.files import DIRECTORY_MODE, FILE_MODE
 from receiver.errors import InstallationFailed, OperatorError
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.records import CHANGES_MAX, State
@@ -300,36 +299,6 @@ def test_record_that_the_disk_could_not_read_at_the_start_is_read_later(tmp_path
     assert stored.unreadable == frozenset()
     assert stored.set_state("icfg_a1", "removed", T0_S + 1)
     assert not stored.has_token("icfg_a1")
-
-
-@pytest.mark.parametrize("place", ["", "installations", "tokens"])
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
-def test_directory_that_cannot_be_listed_stops_neither_the_start_nor_later_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int
-) -> None:
-    Installations(tmp_path).add(installation(), TOKEN)
-    names = DISK.names
-
-    def refuse(path: Path) -> list[str]:
-        if path.is_relative_to(tmp_path / place):
-            raise OSError(code, os.strerror(code), str(path))
-        return names(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DISK, "names", refuse)
-        stored = Installations(tmp_path)
-        if place != "tokens":
-            assert stored.all() == []
-            with pytest.raises(OSError, match=os.strerror(code)):
-                stored.add(installation(team_id="team_2"), "another token")
-            with pytest.raises(OSError, match=os.strerror(code)):
-                stored.set_state("icfg_a1", "removed", T0_S + 1)
-
-    stored.complete()
-    assert [each.id for each in stored.all()] == ["icfg_a1"]
-    assert stored.token("icfg_a1") == TOKEN
-    with pytest.raises(InstallationFailed, match="used before"):
-        stored.add(installation(team_id="team_2"), "another token")
 
 
 def test_token_that_cannot_be_destroyed_is_destroyed_later(tmp_path: Path) -> None:
