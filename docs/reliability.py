@@ -150,6 +150,7 @@ def reliability_page() -> str:
             "`make torture DURATION=30m SEED=7 KILLS=1000`; a short run is part of `make test-faults`.",
             "`make torture DURATION=10m ARGS=--steady` runs without faults but with queries, and checks that",
             "memory, descriptors, threads and directories do not grow.",
+            "It lists the queries that the API asked to repeat (503).",
             "",
             *_torture(),
             "",

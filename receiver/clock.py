@@ -59,7 +59,8 @@ class Times:
 def read_belief(path: Path) -> Belief | None:
     """Read the last trusted relation of the clocks; `None` if there is none or it cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Belief)
+        # Anything but a file is never written here; a pipe would block the process.
+        return msgspec.json.decode(path.read_bytes(), type=Belief) if path.is_file() else None
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -13,7 +13,7 @@ from random import Random
 
 from trace_drain_testing.load.template import Template
 from trace_drain_testing.load.traffic import TRACE_SPANS, Resource, Shape, Span, Value, delivery
-from trace_drain_testing.load.wire import ENCODINGS
+from trace_drain_testing.load.wire import ENCODINGS, START_MARK
 
 SHARED_SERVICE = "notification-worker"
 """Service that every project has; the other services belong to a single project."""
@@ -45,7 +45,7 @@ class Body:
         self._ids: dict[bytes, list[int]] = {}
         self._texts: list[tuple[int, int]] = []
         """Position of each text mark, and the index of its first digit that is not 0."""
-        for mark in _MARKS.finditer(self._template.body(bytes(8), _ARBITRARY_TIME_NS)):
+        for mark in _MARKS.finditer(self._template.body(bytes(len(START_MARK)), _ARBITRARY_TIME_NS)):
             if mark[0].startswith(_ID_MARK):
                 self._ids.setdefault(mark[0], []).append(mark.start())
             else:
@@ -53,7 +53,7 @@ class Body:
 
     def filled(self, dice: Random, at_ns: int) -> bytes:
         """Return the body with new identifiers and these times."""
-        body = bytearray(self._template.body(dice.randbytes(8), at_ns))
+        body = bytearray(self._template.body(dice.randbytes(len(START_MARK)), at_ns))
         fresh = dice.randbytes(8 * len(self._ids))
         for index, positions in enumerate(self._ids.values()):
             for position in positions:

@@ -14,6 +14,7 @@ import orjson
 
 from receiver import transcode
 from receiver.dead_letters.directory import DeadLetter
+from receiver.durable.files import DISK, open_to_read
 from receiver.engine.driver_internals import rows_of_native
 from receiver.journal.quarantine import Body
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
@@ -56,7 +57,7 @@ def beginning_of(item: DeadLetter | Body, core: Core = transcode) -> Beginning:
 
 
 def _of_rows(dead_letter: DeadLetter, core: Core) -> Beginning:
-    content = dead_letter.path.read_bytes()
+    content = DISK.read(dead_letter.path)
     scan = core.scan(content)
     rows = min(ROWS_MAX, sum(record.rows for record in scan.records))
     if not rows:
@@ -76,7 +77,7 @@ def _row_text(row: Mapping[str, Any]) -> str:
 
 def _of_body(body: Body) -> Beginning:
     _, _, *codings = body.path.name.removesuffix(body.path.suffix).split(".")
-    with body.path.open("rb") as file:
+    with open_to_read(body.path) as file:
         content = file.read(EXPANDED_BYTES_MAX)
     for coding in reversed(codings):
         if coding not in _EXPANDERS:

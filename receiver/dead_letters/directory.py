@@ -166,7 +166,7 @@ class DeadLetters:
 
 
 def _reason(path: Path) -> Reason:
-    return msgspec.json.decode(path.read_bytes(), type=Reason)
+    return msgspec.json.decode(DISK.read(path), type=Reason)
 
 
 def _reason_or_substitute(path: Path) -> Reason:

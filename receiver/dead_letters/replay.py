@@ -137,7 +137,7 @@ class Replayer:
             suffix = dead_letter.path.name.removeprefix(dead_letter.id).removeprefix(".")
             codec = "zstd" if suffix == Kind.ZSTD else "lz4"
             new_id = (segment.epoch, segment.seq, replayable.with_answers)
-            content = dead_letter.path.read_bytes()
+            content = DISK.read(dead_letter.path)
             keep = [(0, replayable.rows)]
             # In place and before the rename: after a crash this is still a dead letter, only with another id.
             write_durably(dead_letter.path, self.core.rewrite(content, keep, codec, BLOCK_ROWS_MAX, new_id))
@@ -169,7 +169,7 @@ def replayable_content(dead_letter: DeadLetter, core: Core) -> Replayable:
 
     Raises `DeadLetterConflict` if some of its rows are in the store or cannot be read.
     """
-    scan = core.scan(dead_letter.path.read_bytes())
+    scan = core.scan(DISK.read(dead_letter.path))
     rows = sum(record.rows for record in scan.records)
     if scan.damage or not scan.sealed or not rows:
         raise DeadLetterConflict("the dead letter is damaged; expected a segment without damage")

@@ -9,8 +9,9 @@ import ctypes
 import errno
 import fcntl
 import os
+import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from receiver.logs import limited
 
@@ -163,11 +164,12 @@ class Disk:
 
     def read(self, path: Path) -> bytes:
         """See `Files`."""
-        return path.read_bytes()
+        with open_to_read(path) as file:
+            return file.read()
 
     def read_head(self, path: Path, size_bytes: int) -> bytes:
         """See `Files`."""
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             return file.read(size_bytes)
 
     def size_bytes(self, path: Path) -> int | None:
@@ -210,6 +212,18 @@ class Disk:
 
 DISK = Disk()
 """Shared instance; `Disk` has no state."""
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a regular file. Raises `OSError` for anything else: a pipe would block the process."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 @contextmanager
@@ -298,10 +312,19 @@ def drafts_in(directory: Path, files: Files = DISK) -> list[Path]:
 
 
 def delete_drafts(directory: Path, files: Files = DISK) -> None:
-    """Delete the temporary files in a directory. Those that cannot be deleted are reported and stay."""
-    for draft in drafts_in(directory, files):
-        with reported("temporary file cannot be deleted", draft):
-            unlink_if_exists(draft, files)
+    """Delete the temporary files in a directory. A failure is reported, and the file stays.
+
+    Nothing reads them, and the next write under such a name deletes or reports its file again.
+    """
+    with reported("temporary files cannot be listed", directory):
+        for draft in drafts_in(directory, files):
+            delete_unneeded(draft, files)
+
+
+def delete_unneeded(path: Path, files: Files = DISK) -> None:
+    """Delete a file that nothing reads. A failure is reported, and the file stays."""
+    with reported("file that is not needed any more cannot be deleted", path):
+        unlink_if_exists(path, files)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Check that the tables still have the columns that the receiver writes and reads, with the required types.
+"""Check that the tables still have the columns that the receiver writes and reads, and merge the same rows.
 
 An engine converts inserted values to the type of an altered column, and does not report values that the
 conversion changes. An altered table is therefore refused before the INSERT, and the segments wait until it is
-repaired.
+repaired. Tables that replace or add up rows with an equal sorting key need this key and their engine.
 """
 
 from __future__ import annotations
@@ -19,14 +19,26 @@ Columns = Sequence[tuple[str, str]]
 """Names and types."""
 
 _COLUMNS_OF_TABLES = """
-SELECT table, groupArray((name, type)) FROM system.columns
+SELECT table, groupArray((name, concat(type, if(default_kind IN ('', 'DEFAULT'), '', ' ' || default_kind))))
+FROM system.columns
 WHERE database = currentDatabase() AND table IN {tables:Array(String)}
 GROUP BY table
+"""
+_MERGED_TABLES = """
+SELECT name, engine, engine_full, sorting_key FROM system.tables
+WHERE database = currentDatabase() AND name IN {tables:Array(String)} AND engine LIKE '%MergeTree'
 """
 _HARMLESS = re.compile(r"LowCardinality\(|Nullable\(|, '[^']*'|\)")
 """Parts of a type that change no value: `LowCardinality`, `Nullable`, a time zone."""
 _CREATED = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)\n\(\n(.*?)^\)", re.DOTALL | re.MULTILINE)
+_QUOTED = re.compile("'[^']*'")
+_ARGUMENTS = re.compile(r"\w+\(([^)]*)\)")
 _COPIED = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+) AS (\w+)$", re.MULTILINE)
+_MERGED = re.compile(
+    r"^CREATE TABLE IF NOT EXISTS (\w+).*?^ENGINE = ((?:Replacing|Aggregating)MergeTree)(?:\((\w+)\))?$"
+    r".*?^ORDER BY \(?(.*?)\)?$",
+    re.DOTALL | re.MULTILINE,
+)
 _COLUMN = re.compile(r"^    (?!INDEX )(\w+) ((?:(?! CODEC\(| ALIAS | DEFAULT |,$).)+)(.*)$", re.MULTILINE)
 
 
@@ -88,6 +100,27 @@ def alteration(table_columns: Iterable[tuple[str, str]], expected: Columns) -> s
             return f"column '{name}' is gone"
         if _without_harmless_parts(types[name]) != _without_harmless_parts(kind):
             return f"column '{name}' is {types[name]}; expected {kind}"
+    return ""
+
+
+def altered_merging(store: Tables, sources: Sequence[tuple[str, str]]) -> str:
+    """Describe the first table whose engine would merge other rows than it should; empty if there is none.
+
+    Other engines than `MergeTree` and its variants merge nothing.
+    """
+    merged = {table: rest for _, text in sources for table, *rest in _MERGED.findall(text)}
+    merged |= {
+        table: merged[of] for _, text in sources for table, of in _COPIED.findall(text) if of in merged
+    }
+    for name, engine, definition, key in store.rows(_MERGED_TABLES, {"tables": sorted(merged)}):
+        kind, version, sorted_by = merged[name]
+        # Replicated and Shared tables have more arguments, before the version.
+        arguments = _ARGUMENTS.match(_QUOTED.sub("", definition))
+        is_version = arguments is not None and arguments[1].split(", ")[-1] == version
+        if not engine.endswith(kind) or (version and not is_version):
+            return f"'{name}' has the engine {engine}; expected {kind}{f'({version})' if version else ''}"
+        if key != sorted_by:
+            return f"'{name}' is sorted by ({key}); expected ({sorted_by})"
     return ""
 
 

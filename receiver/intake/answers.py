@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from functools import cache
@@ -87,7 +88,7 @@ def _reply(
 
 
 ACCEPTED = {
-    kind: _reply(200, kind, b"" if kind is ContentKind.PROTOBUF else b"{}", {}) for kind in ContentKind
+    kind: _reply(200, kind, b"" if kind is ContentKind.PROTOBUF else b"{}\n", {}) for kind in ContentKind
 }
 OPTIONS = Reply(204, f"HTTP/1.1 204 No Content\r\nAllow: {ALLOW}\r\n".encode())
 
@@ -111,7 +112,7 @@ def accepted(kind: ContentKind, *, rejected_span_count: int, message: str) -> Re
     # A string: the JSON encoding of protobuf writes 64-bit integers as strings.
     counted = {"rejectedSpans": str(rejected_span_count)} if rejected_span_count else {}
     partial_success = {"partialSuccess": {**counted, "errorMessage": text}}
-    return _reply(200, kind, json.dumps(partial_success).encode(), {})
+    return _reply(200, kind, _json_line(partial_success), {})
 
 
 def verdict(reason: ReceiverError, kind: ContentKind) -> Reply:
@@ -129,20 +130,22 @@ def http_refusal(status: int, message: str, kind: ContentKind = ContentKind.JSON
 
 
 def status_body(grpc_code: int, message: str, kind: ContentKind, *, field: str = "") -> bytes:
-    """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`.
-
-    JSON ends with a newline, so that a terminal's prompt starts on its own line.
-    """
+    """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`."""
     text, field = printable(message), printable(field)
     if kind is not ContentKind.PROTOBUF:
         violation = {"field": field, "description": text}
         details = [{"@type": BAD_REQUEST, "fieldViolations": [violation]}] if field else []
-        return json.dumps({"code": grpc_code, "message": text, "details": details}).encode() + b"\n"
+        return _json_line({"code": grpc_code, "message": text, "details": details})
     status = _number(1, grpc_code) + _bytes(2, text.encode())
     if not field:
         return status
     violation_bytes = _bytes(1, _bytes(1, field.encode()) + _bytes(2, text.encode()))
     return status + _bytes(3, _bytes(1, BAD_REQUEST.encode()) + _bytes(2, violation_bytes))
+
+
+def _json_line(document: Mapping[str, object]) -> bytes:
+    """Return a JSON document with a newline, so that a terminal's prompt starts on its own line."""
+    return json.dumps(document).encode() + b"\n"
 
 
 def printable(text: str) -> str:

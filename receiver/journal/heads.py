@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from receiver import transcode
-from receiver.durable.files import DISK
+from receiver.durable.files import DISK, open_to_read
 from receiver.journal.frame import Answered, decoded
 from receiver.journal.names import SEALED, Kind, epoch_of, parse_file_name
 from receiver.journal.segment import Place
@@ -55,7 +55,7 @@ class PendingSegment:
         """Read the deliveries after this position. Returns `None` if the file was deleted."""
         # The open name first: a file that is sealed meanwhile is then found under its sealed name.
         for kind in (Kind.OPEN, *SEALED):
-            with suppress(FileNotFoundError), self.place.path(kind).open("rb") as file:
+            with suppress(FileNotFoundError), open_to_read(self.place.path(kind)) as file:
                 return self._read(file, after)
         return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from receiver import transcode
-from receiver.durable.files import DISK
+from receiver.durable.files import DISK, open_to_read
 from receiver.errors import CommandFailed
 from receiver.journal.epoch_directory import note_of
 from receiver.journal.frame import Damage, FooterCounts, damage_in, footer_counts_of
@@ -46,7 +46,7 @@ class SegmentInfo:
 
     def read(self) -> Scan:
         """Read every record. Raises `FileNotFoundError` if the segment was stored and deleted meanwhile."""
-        return transcode.scan(self.path.read_bytes())
+        return transcode.scan(DISK.read(self.path))
 
     def damage(self, scan: Scan) -> list[Damage]:
         """Return the unreadable ranges. A segment of a newer version is reported as a whole."""
@@ -63,7 +63,7 @@ class SegmentInfo:
         return FooterCounts(len(scan.records), sum(record.rows for record in scan.records), scan.good_bytes)
 
     def _footer_counts(self) -> FooterCounts | None:
-        with self.path.open("rb") as file:
+        with open_to_read(self.path) as file:
             file.seek(max(0, self.bytes - transcode.FOOTER_BYTES))
             return footer_counts_of(file.read())
 

@@ -63,7 +63,7 @@ class SegmentOutcomes:
     def read(self, segment: SegmentId) -> SegmentOutcome | None:
         """Return the outcome of a deleted segment, or `None` if the writer did not delete it."""
         with suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode((self._directory / str(segment)).read_bytes(), type=SegmentOutcome)
+            return msgspec.json.decode(DISK.read(self._directory / str(segment)), type=SegmentOutcome)
         return None
 
     def _modified_ns(self, name: str) -> int:

@@ -45,7 +45,7 @@ class Body(NamedTuple):
         _, kind, *encodings = self.path.name.removesuffix(SUFFIX).split(".")
         return Delivery(
             self.note.drain,
-            self.path.read_bytes(),
+            DISK.read(self.path),
             ContentKind(kind),
             tuple(encodings),
             self.note.received_at_ns,
@@ -86,7 +86,7 @@ class QuarantineFiles:
     def note_of(self, path: Path) -> Note:
         """Read the note of a body; return an empty note if it is missing or cannot be read."""
         try:
-            return msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=Note)
+            return msgspec.json.decode(DISK.read(path.with_suffix(".json")), type=Note)
         except (OSError, msgspec.DecodeError):
             return Note()
 

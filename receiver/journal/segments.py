@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from receiver import transcode
-from receiver.durable.files import DISK, write_new
+from receiver.durable.files import DISK, delete_unneeded, reported, write_new
 from receiver.journal.ceiling import DiskUsage
 from receiver.journal.epoch_directory import EpochDirectory, note_of
 from receiver.journal.frame import bytes_of_records, damage_in
@@ -99,10 +99,12 @@ class Journal:
         self._is_newer: dict[Path, bool] = {}
         self.newer: list[SegmentId] = []
         """Segments written by a newer version, as of the last listing. May be read from any thread."""
-        for file in self._journal_files():
-            # A killed writer left it. No other process writes drafts, so it is not in use.
-            if file.kind is Kind.DRAFT:
-                self._files.unlink(file.path)
+        # A directory that cannot be listed is an error of the next listing, too, which the writer repeats.
+        with reported("journal cannot be listed", root):
+            for file in self._journal_files():
+                # A killed writer left it. No other process writes drafts, so it is not in use.
+                if file.kind is Kind.DRAFT:
+                    delete_unneeded(file.path, files)
 
     def sealed(self) -> list[SegmentFile]:
         """Adopt orphaned epochs, then return the sealed segments, oldest first."""

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
-from receiver.durable.files import DISK, Files, drafts_in, opened, write_durably
+from receiver.durable.files import DISK, Files, delete_unneeded, drafts_in, opened, write_durably
 from receiver.ledger import line_sums, log_codec, loss_detection
 from receiver.ledger.book import Book
 from receiver.ledger.line_sums import Counts, Lines
@@ -330,7 +330,7 @@ def _prepare(root: Path, files: Files) -> None:
     beside = {f".{head_path(root).name}.tmp", f".{lost_path(root).name}.tmp"}
     for draft in [*drafts_in(root, files), *drafts_in(root.parent, files)]:
         if draft.parent == root or draft.name in beside:
-            files.unlink(draft)
+            delete_unneeded(draft, files)
     # Make the deletions durable before the names are reused, or a power cut could bring the drafts back.
     files.sync_directory(root)
     files.sync_directory(root.parent)

@@ -30,7 +30,7 @@ class PlatformSide:
     """Implements `receiver.feature.Feature`."""
 
     def __init__(self, parts: StoreParts) -> None:
-        """Read the records of the platform. Raises `OSError`."""
+        """Read the records of the platform."""
         self._work = PlatformWork(parts.settings)
         self._fetcher, self._follower = follower_for(
             parts.store,

@@ -32,7 +32,7 @@ class PlatformWork:
     """The records of the platform, the threads that change them, and their metrics."""
 
     def __init__(self, settings: Settings) -> None:
-        """Read the records. Raises `OSError`."""
+        """Read the records."""
         self.records = records = open_records(settings)
         inbox = Inbox(Path(settings.data_dir))
         self._applier = Applier(inbox, records, time.time)

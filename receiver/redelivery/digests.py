@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from receiver import transcode
-from receiver.durable.files import write_durably
+from receiver.durable.files import open_to_read, write_durably
 from receiver.settings import MIB
 
 DIGEST_BYTES = 16
@@ -81,7 +81,7 @@ class FrozenTable:
     def open(cls, path: Path) -> Self:
         """Map a file that `write` created. Raises `NotATable`."""
         # A mapping outlives its descriptor, and the kernel may drop its pages when memory is short.
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             try:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError as error:

@@ -25,7 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
-from receiver.durable.files import DISK, drafts_in, make_directories, unlink_if_exists, write_durably
+from receiver.durable.files import (
+    DISK,
+    delete_drafts,
+    delete_unneeded,
+    make_directories,
+    unlink_if_exists,
+    write_durably,
+)
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery import decisions
@@ -270,18 +277,17 @@ class Window:
 
     def _load(self, extent_min: Extent) -> None:
         self._make_root()
-        for draft in drafts_in(self._root):
-            DISK.unlink(draft)
+        delete_drafts(self._root)
         logs, tables = self._numbers("log"), self._numbers("table")
         # Tables without a log: the newest digests and all decisions are lost.
         is_complete = bool(logs) or not tables
         # A crash came between beginning the newest log and deleting the log before it.
         for number in logs[:-1]:
-            DISK.unlink(self._path(number, "log"))
+            delete_unneeded(self._path(number, "log"))
         for number in tables:
             # A crash came between the table and the next log, so the log still holds these digests.
             if logs and number >= logs[-1]:
-                DISK.unlink(self._path(number, "table"))
+                delete_unneeded(self._path(number, "table"))
             else:
                 # In this order, so that the other tables are opened even after a damaged one.
                 is_complete = self._open_table(number) and is_complete
@@ -319,7 +325,10 @@ class Window:
         return not loss
 
     def _numbers(self, suffix: str) -> list[int]:
-        return sorted(int(path.stem) for path in self._root.glob(f"*.{suffix}") if path.stem.isdigit())
+        # Not `glob`, which returns nothing for a directory that it may not read.
+        # The window would start empty.
+        paths = map(Path, DISK.names(self._root))
+        return sorted(int(path.stem) for path in paths if path.suffix == f".{suffix}" and path.stem.isdigit())
 
     def _open_table(self, number: int) -> bool:
         path = self._path(number, "table")
@@ -327,14 +336,14 @@ class Window:
             self._frozen[number] = FrozenTable.open(path)
         except NotATable as error:
             limited.error("redelivery: rot", "redelivery table is damaged", path=str(path), error=str(error))
-            DISK.unlink(path)
+            delete_unneeded(path)
             return False
         return True
 
     def _replay(self, number: int) -> bool:
         """Read the newest log. Truncates a torn tail, whose entries were never synced."""
         path = self._path(number, "log")
-        content = path.read_bytes()
+        content = DISK.read(path)
         log = decisions.read(content)
         # Unreadable bytes in the middle go, too: appends start at the length of the readable entries.
         if log.good != content:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from receiver.durable.files import write_durably
+from receiver.durable.files import DISK, write_durably
 from receiver.journal.digest_key import DigestKey
 
 
@@ -32,7 +32,7 @@ class WindowKey:
 
         `has_files`: the directory holds a log or a table. `is_empty`: these have no entries.
         """
-        recorded_key = self._record.read_text() if self._record.exists() else None
+        recorded_key = DISK.read(self._record).decode() if self._record.exists() else None
         if recorded_key is None:
             # Written last, so a crash during the first start leaves an empty window without it.
             return (
@@ -44,7 +44,7 @@ class WindowKey:
 
     def begin(self) -> None:
         """Record durably that the window belongs to the current key."""
-        if not self._record.exists() or self._record.read_text() != self._id:
+        if not self._record.exists() or DISK.read(self._record).decode() != self._id:
             write_durably(self._record, self._id.encode())
 
     def restore(self) -> tuple[bool, bool]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from receiver.durable.files import DISK
+from receiver.durable.files import DISK, make_directories
 from receiver.engine import schema
 from receiver.engine.store import Store
 from receiver.ledger import loss_detection
-from receiver.ledger.ledger import Ledger
+from receiver.ledger.ledger import Sums
 from receiver.logs import limited
 
 
@@ -32,16 +32,15 @@ class LostTables:
         except OSError as error:
             return f"store.lost cannot be read: {error.strerror}"
 
-    def detect(self, store: Store, sources: Sequence[tuple[str, str]], ledger: Ledger, now_s: float) -> None:
-        """Report the dropped tables. To be called before the schema is applied."""
-        with ledger.watching() as watch:
-            sums, _ = ledger.sums(watch)
+    def detect(self, store: Store, sources: Sequence[tuple[str, str]], sums: Sums, now_s: float) -> None:
+        """Report the dropped tables. To be called before the schema is applied. `sums`: of the ledger."""
         has_stored = any(counts.stored for counts in sums.lines.values())
         losses = [
             f"table '{table}' is gone and is created again, empty: it was dropped, or the store is another"
             for table in schema.dropped(store, sources, has_stored=has_stored)
         ]
         if losses:
+            make_directories(self._path.parent)
             loss_detection.report(self._path, losses, now_s, DISK)
             limited.error(
                 "store: lost",

@@ -134,7 +134,9 @@ class WriterThread:
         """Apply the schema once. Returns the class of the error, or `None` if the tables are up to date."""
         progress, wanted = self.progress, schema.wanted(self._settings)
         try:
-            detect = partial(self._lost_tables.detect, self._store, transcode.SCHEMAS, ledger, time.time())
+            with ledger.watching() as watch:
+                sums, _ = ledger.sums(watch)
+            detect = partial(self._lost_tables.detect, self._store, transcode.SCHEMAS, sums, time.time())
             self._open_with_retries("store.lost", detect)
             schema.apply(self._store, transcode.SCHEMAS, *wanted, sleep=self._stop_signal.sleep)
             # At the start only: a trial table of our own cannot be in use now.

@@ -72,7 +72,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 def read_state(directory: Path) -> State:
     """Return the state of the receiver that uses this directory. Raises `CommandFailed` if there is none."""
     try:
-        return msgspec.json.decode((directory / STATE_NAME).read_bytes(), type=State)
+        return msgspec.json.decode(DISK.read(directory / STATE_NAME), type=State)
     except FileNotFoundError as error:
         raise CommandFailed(
             f"no receiver runs on '{directory}'; expected `trace-drain serve --data {directory}`"

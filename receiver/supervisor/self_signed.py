@@ -44,9 +44,9 @@ def self_signed(directory: Path) -> tuple[Path, Path]:
 def is_usable(directory: Path, *, now: datetime) -> bool:
     """Return whether the three files belong together and do not expire within a day."""
     try:
-        authority = x509.load_pem_x509_certificate((directory / CA_NAME).read_bytes())
-        server = x509.load_pem_x509_certificate((directory / "cert.pem").read_bytes())
-        key = serialization.load_pem_private_key((directory / "key.pem").read_bytes(), password=None)
+        authority = x509.load_pem_x509_certificate(DISK.read(directory / CA_NAME))
+        server = x509.load_pem_x509_certificate(DISK.read(directory / "cert.pem"))
+        key = serialization.load_pem_private_key(DISK.read(directory / "key.pem"), password=None)
         server.verify_directly_issued_by(authority)
     # A start that was interrupted between the three files left a set that does not match.
     except (OSError, ValueError, TypeError, InvalidSignature):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from zlib import crc32
 
 from receiver.dead_letters.directory import DeadLetters, Reason
+from receiver.durable.files import DISK
 from receiver.journal.frame import Answered
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
@@ -72,7 +73,7 @@ class DeadLetterWriter:
         """
         # A repetition after a crash finds its own copy and writes it under the same name.
         earlier = {
-            dead_letter.path.read_bytes(): dead_letter.id
+            DISK.read(dead_letter.path): dead_letter.id
             for dead_letter in self.directory.of(reading.file.id)
             if dead_letter.reason.cause == "damaged"
         }

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.durable.files import DISK, drafts_in, make_directories, unlink_if_exists, write_durably
+from receiver.durable.files import DISK, delete_drafts, make_directories, unlink_if_exists, write_durably
 from receiver.journal.epoch_directory import draw_epoch
 from receiver.journal.names import start_name
 from receiver.journal.segment_core import Core, RowRange
@@ -66,13 +66,11 @@ class Splitter:
         self._is_synced = not root.exists()
         self.unusable: set[SegmentId] = set()
         """Split segments that wait because their plan cannot be read or synced, as of the last listing."""
-        self._delete_drafts()
-        for path in root.glob("*"):
-            self._register(path)
-
-    def _delete_drafts(self) -> None:
-        for draft in drafts_in(self._root):
-            DISK.unlink(draft)
+        delete_drafts(root)
+        # Not `glob`, which returns nothing for a directory that it may not read. Without its plan, a
+        # segment would be inserted as a whole after its pieces.
+        for name in DISK.names(root) if root.exists() else ():
+            self._register(root / name)
 
     def _register(self, path: Path) -> None:
         named = _NAME.fullmatch(path.name)
@@ -239,7 +237,7 @@ class Splitter:
         # After a failed write either plan may be on disk: it is synced and read again before its next use.
         self._is_synced = False
         make_directories(self._root)
-        self._delete_drafts()
+        delete_drafts(self._root)
         DISK.sync_directory(self._root.parent)
         # Before the write, because the plan may be on disk even if the write fails.
         self._paths[segment] = path

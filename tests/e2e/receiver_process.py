@@ -32,6 +32,7 @@ class Reply:
     status: int
     content_type: str
     body: bytes
+    retry_after: str = ""
 
     def json(self) -> dict[str, Any]:
         parsed: dict[str, Any] = json.loads(self.body)
@@ -188,4 +189,7 @@ def reply_of(request: urllib.request.Request) -> Reply:
             return Reply(answer.status, answer.headers.get("content-type", ""), answer.read())
     except urllib.error.HTTPError as refused:
         with refused:
-            return Reply(refused.code, refused.headers.get("content-type", ""), refused.read())
+            headers = refused.headers
+            return Reply(
+                refused.code, headers.get("content-type", ""), refused.read(), headers.get("retry-after", "")
+            )

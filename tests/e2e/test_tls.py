@@ -31,7 +31,7 @@ def test_self_signed_certificate_is_created_and_used(receiver: ReceiverProcess) 
     with urllib.request.urlopen(request, timeout=30, context=trusted) as answer:
         response = answer.status, answer.read()
 
-    assert response == (200, b"{}")
+    assert response == (200, b"{}\n")
 
 
 def test_load_command_trusts_the_given_authority_only(receiver: ReceiverProcess) -> None:

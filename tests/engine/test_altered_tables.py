@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from receiver.engine import schema
-from receiver.engine.columns import columns_of
-from receiver.engine.store import Store
+from receiver.engine.columns import altered_merging, columns_of
+from receiver.engine.store import Parameters, Store
 from receiver.errors import OperatorError
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
@@ -62,6 +64,86 @@ def test_altered_column_of_any_table_is_refused_until_it_is_restored(
     store.command(f"ALTER TABLE {table} {verb} COLUMN {column} {kinds[column]}")
 
     assert reason.startswith(f"'{table}' was altered: column '{column}'")
+    assert schema.apply(store, schema_sources(), 30) == []
+
+
+@pytest.mark.parametrize(("kind", "is_refused"), [("DEFAULT", False), ("MATERIALIZED", True)])
+def test_stored_column_that_the_table_computes_is_refused(
+    store: Store, kind: str, *, is_refused: bool
+) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command(f"ALTER TABLE otel_traces MODIFY COLUMN Duration UInt64 {kind} 7")
+
+    reason = schema.status(store, schema_sources(), 30).unusable
+
+    expected = "'otel_traces' was altered: column 'Duration' is UInt64 MATERIALIZED; expected UInt64"
+    assert reason == (expected if is_refused else "")
+
+
+class TableOf:
+    """Tables of a server, of which one is `otel_red` with this engine."""
+
+    definition_version = None
+
+    def __init__(self, definition: str) -> None:
+        self._definition = definition
+
+    def rows(self, _statement: str, _parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        key = "Hour, ServiceName, ProjectId, SpanName, SpanKind, IsRequest"
+        return [("otel_red", self._definition.partition("(")[0], self._definition, key)]
+
+
+@pytest.mark.parametrize(
+    ("definition", "is_refused"),
+    [
+        ("ReplicatedReplacingMergeTree('/a(b)/{shard}', '{replica}', Version) ORDER BY Hour", False),
+        ("SharedReplacingMergeTree('/a', '{replica}', Version) ORDER BY Hour", False),
+        ("ReplicatedReplacingMergeTree('/a', '{replica}') ORDER BY Hour", True),
+        ("ReplicatedMergeTree('/a', '{replica}') ORDER BY Hour", True),
+    ],
+)
+def test_replicated_table_merges_as_the_table_of_the_schema(definition: str, *, is_refused: bool) -> None:
+    assert bool(altered_merging(TableOf(definition), schema_sources())) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("table", "definition", "reason"),
+    [
+        (
+            "otel_red",
+            "ReplacingMergeTree(Version) ORDER BY (Hour, ServiceName)",
+            "is sorted by (Hour, ServiceName); expected (Hour, ServiceName, ProjectId, SpanName, ",
+        ),
+        (
+            "otel_red_deployment_day",
+            "MergeTree ORDER BY (Hour, ProjectId, DeploymentId, ServiceName, SpanKind)",
+            "has the engine MergeTree; expected ReplacingMergeTree(Version)",
+        ),
+        (
+            "otel_rollup_slots",
+            "ReplacingMergeTree ORDER BY Hour",
+            "has the engine ReplacingMergeTree; expected ReplacingMergeTree(Step)",
+        ),
+        (
+            "otel_traces_trace_id_ts",
+            "MergeTree ORDER BY TraceId",
+            "has the engine MergeTree; expected AggregatingMergeTree",
+        ),
+    ],
+)
+def test_table_that_merges_other_rows_is_refused_until_it_is_restored(
+    store: Store, table: str, definition: str, reason: str
+) -> None:
+    schema.apply(store, schema_sources(), 30)
+    # With another sorting key than the table, which `CREATE TABLE AS` alone would copy.
+    store.command(f"CREATE TABLE other ENGINE = {definition} AS SELECT * FROM {table}")  # noqa: S608 - ours
+    store.command(f"EXCHANGE TABLES other AND {table}")
+
+    with pytest.raises(OperatorError, match=re.escape(reason)):
+        schema.apply(store, schema_sources(), 30)
+    assert reason in schema.status(store, schema_sources(), 30).unusable
+    store.command(f"EXCHANGE TABLES other AND {table}")
+
     assert schema.apply(store, schema_sources(), 30) == []
 
 

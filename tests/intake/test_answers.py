@@ -126,7 +126,7 @@ def test_answer_to_a_malformed_body_names_the_field_in_both_encodings() -> None:
 def test_full_success_has_an_unset_partial_success() -> None:
     replies = {kind: answers.accepted(kind, rejected_span_count=0, message="").body for kind in ContentKind}
 
-    assert replies == {PROTOBUF: b"", JSON: b"{}", ContentKind.NDJSON: b"{}"}
+    assert replies == {PROTOBUF: b"", JSON: b"{}\n", ContentKind.NDJSON: b"{}\n"}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,7 @@ def test_rejections_and_warnings_are_reported_in_both_encodings(rejected: int, m
 
     partial = ExportTraceServiceResponse.FromString(protobuf.body).partial_success
     decoded = json.loads(text.body)["partialSuccess"]
+    assert text.body.endswith(b"}\n")
     assert (partial.rejected_spans, partial.error_message) == (rejected, message)
     assert (int(decoded.get("rejectedSpans", 0)), decoded["errorMessage"]) == (rejected, message)
 

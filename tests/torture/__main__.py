@@ -95,7 +95,9 @@ def _report_steady(result: Result, steady: Steady) -> int:
     broken = violations(result)
     spans = result.findings.counts["rows"]
     sys.stdout.write("\n".join([*lines(steady.monitor.series), ""]))
-    sys.stdout.write(f"{spans} spans, {steady.queries.answered} queries\n")
+    retried = steady.queries.retried
+    sys.stdout.write(f"{spans} spans, {steady.queries.answered} queries, {len(retried)} of them retried\n")
+    sys.stdout.write("".join(f"retried: {text}\n" for text in retried))
     sys.stdout.write("\n".join([*(broken or ["no resource grew, and every promise held"]), ""]))
     return EXIT_CODES["violated" if broken else "held"]
 

@@ -23,6 +23,8 @@ from tests.torture.resource_monitor import MIB
 
 SAMPLE_S = 2.0
 QUERY_PAUSE_S = 0.2
+ATTEMPTS_MAX = 5
+"""Attempts of a query, of which all but the last may be answered 503 with Retry-After."""
 QUERIES = (
     "services?since=15m",
     "red?since=15m",
@@ -67,19 +69,33 @@ class Queries(threading.Thread):
         self.ending = threading.Event()
         self.answered = 0
         self.failed: list[str] = []
+        self.retried: list[str] = []
+        """Responses 503 that asked for a retry. They are allowed: the store may be busy for a moment."""
         self._running = running
 
     def run(self) -> None:
         while not self.ending.wait(QUERY_PAUSE_S):
-            query = QUERIES[self.answered % len(QUERIES)]
-            base = str(self._running.state()["urls"]["api"])
+            self.send(QUERIES[self.answered % len(QUERIES)])
+            self.answered += 1
+
+    def send(self, query: str) -> None:
+        """Send a query, and again while a client should retry it."""
+        base = str(self._running.state()["urls"]["api"])
+        for attempt in range(ATTEMPTS_MAX):
             try:
                 reply = reply_of(urllib.request.Request(f"{base}/api/v1/{query}"))
             except OSError as error:
                 self.failed.append(f"{query}: {type(error).__name__}")
-            else:
-                self.failed += [f"{query}: {reply.status}"] if reply.status != HTTPStatus.OK else []
-            self.answered += 1
+                return
+            if reply.status == HTTPStatus.OK:
+                return
+            text = f"{query}: {reply.status} {reply.body.decode(errors='replace')}"
+            if reply.status != HTTPStatus.SERVICE_UNAVAILABLE or not reply.retry_after:
+                break
+            self.retried.append(text)
+            if attempt + 1 < ATTEMPTS_MAX and self.ending.wait(float(reply.retry_after)):
+                return
+        self.failed.append(text)
 
 
 def bytes_in(directory: Path) -> int:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.e2e.receiver_process import ReceiverProcess, Reply
+from tests.torture import steady
 from tests.torture.checker import Findings, judge, judge_ledger
 from tests.torture.faults import OPENING_FAULTS, schedule
 from tests.torture.oracle import DRAINS, PROTOBUF, Delivery, Oracle, credentials, recompress
 from tests.torture.resource_monitor import MIB
 from tests.torture.senders import SendCounts
-from tests.torture.steady import growth
+from tests.torture.steady import ATTEMPTS_MAX, growth
 
 Rows = list[dict[str, Any]]
 DELIVERY = next(delivery for delivery in map(Oracle(7).delivery, range(1, 100)) if len(delivery.rows) > 2)
@@ -187,3 +189,36 @@ def test_steady_run_detects_a_resource_that_grows_and_accepts_noise() -> None:
     assert [line.split(" rose")[0] for line in growth({"intake rss": noisy, "store rss": leaking})] == [
         "store rss"
     ]
+
+
+class Api:
+    """A receiver whose API gives scripted responses."""
+
+    def state(self) -> dict[str, Any]:
+        return {"urls": {"api": "http://api"}}
+
+
+BUSY, BROKEN, DONE = Reply(503, "", b"busy", "0"), Reply(503, "", b"broken"), Reply(200, "", b"")
+
+
+@pytest.mark.parametrize(
+    ("replies", "retried", "failed"),
+    [
+        ([DONE], 0, []),
+        ([BUSY, BUSY, DONE], 2, []),
+        ([BUSY] * ATTEMPTS_MAX, ATTEMPTS_MAX, ["red: 503 busy"]),
+        ([BROKEN], 0, ["red: 503 broken"]),
+    ],
+    ids=["answered", "busy for a moment", "busy for long", "refused without a time to retry"],
+)
+def test_steady_run_retries_a_query_only_when_the_receiver_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, replies: list[Reply], retried: int, failed: list[str]
+) -> None:
+    scripted = iter(replies)
+    monkeypatch.setattr(steady, "reply_of", lambda _request: next(scripted))
+    queries = steady.Queries(cast("ReceiverProcess", Api()))
+
+    queries.send("red")
+
+    assert (len(queries.retried), queries.failed) == (retried, failed)
+    assert next(scripted, None) is None

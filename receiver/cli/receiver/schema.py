@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import click
 import msgspec
 
@@ -14,7 +17,9 @@ from receiver.engine import promoted
 from receiver.engine import schema as tables
 from receiver.engine.store import Version
 from receiver.errors import CommandFailed, OperatorError
+from receiver.ledger.ledger import is_first_on, read_sums
 from receiver.sizes import counted
+from receiver.store_process.lost_tables import LostTables
 
 DIGITS_MAX = 4
 """Maximum number of digits in each part of a version."""
@@ -70,14 +75,21 @@ def status(config: str | None, data: str | None) -> None:
 @config_option
 @data_option
 def apply(config: str | None, data: str | None) -> None:
-    """Create the tables or bring them up to date. `serve` does the same when it starts."""
+    """Create the tables or bring them up to date. `serve` does the same when it starts.
+
+    A table that was dropped is created again, empty, and DATA/store.lost reports its loss.
+    """
     settings = loaded_with(config, data).settings
     # Only one process can open the embedded engine.
     if running_receiver(settings) is not None and settings.store.url == "embedded":
         raise CommandFailed(
             "a receiver runs and has the embedded store open; it applied the schema when it started"
         )
+    data_dir = Path(settings.data_dir)
+    lost_tables = LostTables(data_dir)
     with store_of(settings) as store:
+        sums, _ = read_sums(data_dir / "ledger", settings.ledger, is_first=is_first_on(data_dir))
+        lost_tables.detect(store, transcode.SCHEMAS, sums, time.time())
         done = tables.apply(store, transcode.SCHEMAS, *tables.wanted(settings))
     for name in done:
         click.echo(f"applied {name}")

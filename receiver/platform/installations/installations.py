@@ -27,16 +27,16 @@ class Installations(RecordFiles[Installation]):
     """All installations, with their tokens."""
 
     def __init__(self, directory: Path, encryption_key: str = "", files: Files = DISK) -> None:
-        """Read the records, and complete what a crash interrupted. Raises `OSError`.
+        """Read the records, and complete what a crash interrupted. What the disk prevents is reported.
 
         `directory`: DATA/platform. `encryption_key`: the setting; empty: tokens are not encrypted.
         """
         super().__init__(directory / "installations", Installation, files)
         self._tokens = Tokens(directory / "tokens", encryption_key, files)
-        self._tokens.prepare()
+        with reported("tokens cannot be listed", self._tokens.directory):
+            if self._tokens.prepare():
+                forbid_core_dumps()
         self.complete()
-        if any(installation.id in self._tokens for installation in self.all()):
-            forbid_core_dumps()
 
     def all(self) -> list[Installation]:
         """Return all installations, the newest first."""
@@ -102,7 +102,7 @@ class Installations(RecordFiles[Installation]):
         return installation_id in self._tokens
 
     def complete(self) -> None:
-        """Do what the disk has prevented: read records, and destroy tokens of installations that have ended.
+        """Do what the disk has prevented: read records and destroy tokens of installations that have ended.
 
         What still fails is reported.
         """

@@ -28,12 +28,12 @@ class PlatformRecords(NamedTuple):
 
 
 def open_records(settings: Settings) -> PlatformRecords:
-    """Read the records. Raises `OSError`."""
+    """Read the records. Those that cannot be read are reported, and read again by `complete`."""
     return records_in(Path(settings.data_dir) / DIRECTORY, settings.platform.encryption_key)
 
 
 def records_in(directory: Path, encryption_key: str = "", files: Files = DISK) -> PlatformRecords:
-    """Read the records in a directory. Raises `OSError`."""
+    """Read the records in a directory."""
     return PlatformRecords(
         directory,
         Installations(directory, encryption_key, files),

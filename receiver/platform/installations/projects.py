@@ -36,7 +36,7 @@ class Projects(RecordFiles[Project]):
     """All projects that the platform has named."""
 
     def __init__(self, directory: Path, files: Files = DISK) -> None:
-        """Read the records. Raises `OSError`. `directory`: DATA/platform."""
+        """Read the records. `directory`: DATA/platform."""
         super().__init__(directory / "projects", Project, files)
 
     def all(self) -> list[Project]:
@@ -89,7 +89,7 @@ class Deployments(RecordFiles[Deployment]):
     """The deployments whose projects the platform has reported."""
 
     def __init__(self, directory: Path, files: Files = DISK) -> None:
-        """Read the records. Raises `OSError`. `directory`: DATA/platform."""
+        """Read the records. `directory`: DATA/platform."""
         super().__init__(directory / "deployments", Deployment, files)
 
     def project(self, deployment_id: str) -> str:

@@ -87,6 +87,14 @@ class RecordDirectory:
         """Delete a record, if there is one. A power failure may restore it."""
         unlink_if_exists(self.path_of(key), self._files)
 
+    def prepare(self) -> None:
+        """Make an existing directory private, and delete drafts."""
+        if self._files.size_bytes(self.path) is not None:
+            # The directory may have been created by hand or restored with a wider mode.
+            with reported("permissions of a directory cannot be set", self.path):
+                self._files.set_mode(self.path, DIRECTORY_MODE)
+            self.delete_drafts()
+
     def delete_drafts(self) -> None:
         """Delete the drafts of killed processes. A process that is writing one now gets an error."""
         delete_drafts(self.path, self._files)
@@ -111,24 +119,21 @@ class RecordFiles(Generic[Record]):
     """
 
     def __init__(self, directory: Path, kind: type[Record], files: Files) -> None:
-        """Read the records. Raises `OSError`."""
+        """Read the records. Those that cannot be read are reported, and read again by `complete`."""
         self._lock = threading.RLock()
         self._directory = RecordDirectory(directory, files)
         self._kind = kind
+        self._is_listed = False
         self._records: dict[str, Record] = {}
         self.unreadable: frozenset[str] = frozenset()
         """Ids whose files are damaged, or cannot be read yet."""
-        if files.size_bytes(directory) is not None:
-            # The directory may have been created by hand or restored with a wider mode.
-            with reported("permissions of a directory cannot be set", directory):
-                files.set_mode(directory, DIRECTORY_MODE)
-            self._directory.delete_drafts()
-        self._unread = {unquote(key): key for key in self._directory.all_keys()}
+        self._unread: dict[str, str] = {}
         """Files that the disk could not read, by id."""
         self._read_again()
 
     def __contains__(self, record_id: str) -> bool:
-        """Return whether there is a record with this id, readable or not."""
+        """Return whether there is a record with this id, readable or not. Raises `OSError`."""
+        self._list()
         return record_id in self._records or record_id in self.unreadable
 
     def find(self, record_id: str) -> Record | None:
@@ -136,7 +141,7 @@ class RecordFiles(Generic[Record]):
         return self._records.get(record_id)
 
     def complete(self) -> None:
-        """Read the records that the disk could not read before. Failures are reported."""
+        """Read the records that were not read yet. Failures are reported."""
         with self._lock:
             self._read_again()
 
@@ -145,11 +150,22 @@ class RecordFiles(Generic[Record]):
 
         Raises `OSError` if the disk cannot read it: it must not be taken for a missing one.
         """
+        self._list()
         if record_id in self._unread:
             self._read_one(record_id)
         return self._records.get(record_id)
 
+    def _list(self) -> None:
+        """List the records once. Raises `OSError`: an unlisted record is not a missing one."""
+        if self._is_listed:
+            return
+        self._directory.prepare()
+        self._unread = {unquote(key): key for key in self._directory.all_keys()}
+        self._is_listed = True
+
     def _read_again(self) -> None:
+        with reported("records cannot be listed", self._directory.path):
+            self._list()
         for record_id in list(self._unread):
             with suppress(OSError):
                 self._read_one(record_id)

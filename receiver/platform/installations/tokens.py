@@ -44,7 +44,7 @@ class Tokens:
 
     def __init__(self, directory: Path, key: str, files: Files) -> None:
         """`key`: text from which the encryption key is derived; empty: tokens are not encrypted."""
-        self._directory = directory
+        self.directory = directory
         self._cipher = _cipher_of(key) if key else None
         self._files = files
 
@@ -54,7 +54,7 @@ class Tokens:
 
     def keep(self, installation_id: str, token: str) -> None:
         """Write the token of an installation. Raises `OSError`."""
-        make_directories(self._directory, self._files)
+        make_directories(self.directory, self._files)
         write_durably(
             self.path_of(installation_id),
             *self._parts_of(file_name(installation_id), token),
@@ -95,25 +95,27 @@ class Tokens:
         if self._files.size_bytes(path) is not None:
             self._erase(path)
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Delete drafts of a crash, make all files private, and encrypt tokens that are not encrypted.
 
-        A file for which that fails is reported, and tried again at the next start.
+        A file for which that fails is reported, and tried at the next start. Returns whether any is there.
         """
-        if self._files.size_bytes(self._directory) is None:
-            return
+        if self._files.size_bytes(self.directory) is None:
+            return False
         # The directory may have been created by hand or restored with a wider mode.
-        with reported("permissions of a directory cannot be set", self._directory):
-            self._files.set_mode(self._directory, DIRECTORY_MODE)
-        for draft in drafts_in(self._directory, self._files):
+        with reported("permissions of a directory cannot be set", self.directory):
+            self._files.set_mode(self.directory, DIRECTORY_MODE)
+        for draft in drafts_in(self.directory, self._files):
             with reported("temporary file with a token cannot be deleted", draft):
                 self._erase(draft)
-        for name in self._files.names(self._directory):
-            path = self._directory / name
+        names = self._files.names(self.directory)
+        for name in names:
+            path = self.directory / name
             with reported("file of a token cannot be made private or encrypted", path):
                 self._files.set_mode(path, FILE_MODE)
                 if self._cipher and self._files.read_head(path, len(_PLAIN)) == _PLAIN:
                     self._encrypt(path)
+        return bool(names)
 
     def _encrypt(self, path: Path) -> None:
         token = self._files.read(path).removeprefix(_PLAIN).decode()
@@ -135,7 +137,7 @@ class Tokens:
 
     def path_of(self, installation_id: str) -> Path:
         """Return the path of a token, whether or not it exists."""
-        return self._directory / file_name(installation_id)
+        return self.directory / file_name(installation_id)
 
     def _parts_of(self, name: str, token: str) -> tuple[bytes, ...]:
         if self._cipher is None:

@@ -20,7 +20,7 @@ from receiver.logs import harmless_text
 from trace_drain_testing.load.client import Target
 from trace_drain_testing.load.plan import Url, parse_header, parse_url, read_secret, tls_context
 from trace_drain_testing.load.report import document, lines, progress_line
-from trace_drain_testing.load.requests import Recipe, RequestStream, signed_with
+from trace_drain_testing.load.requests import RUN_BYTES, Recipe, RequestStream, signed_with
 from trace_drain_testing.load.run import Plan, Result, Run
 from trace_drain_testing.load.tally import Tally
 from trace_drain_testing.load.traffic import Shape
@@ -175,7 +175,7 @@ def parse_options(url: Url, options: Options) -> tuple[Target, Recipe, Plan]:
     recipe = Recipe(
         shape,
         # Not from the seed: a second run must not repeat the trace ids of the first run.
-        secrets.token_bytes(4),
+        secrets.token_bytes(RUN_BYTES),
         url.authority,
         url.path,
         encoding=options["encoding"],

@@ -66,9 +66,9 @@ def forwarded(traffic: Traffic, rules: Sequence[Rule], seed: str) -> list[Resour
         source.resource._replace(
             attributes=_attributes(source),
             spans=tuple(
-                span._replace(trace_start=trace_start(traffic.half, span.trace_half))
+                span._replace(trace_start=trace_start(traffic.half, span.trace_end))
                 for span in source.resource.spans
-                if span.trace_half in sampled
+                if span.trace_end in sampled
             ),
         )
         for source in traffic.sources
@@ -115,7 +115,7 @@ def _requests(traffic: Traffic) -> Iterator[tuple[bytes, str, str]]:
     """Yield trace, environment and path of each request, from its root span if it has one."""
     spans = [(source, span) for source in traffic.sources for span in source.resource.spans]
     for source, span in sorted(spans, key=lambda each: bool(each[1].parent_id)):
-        yield span.trace_half, source.environment, _path(span)
+        yield span.trace_end, source.environment, _path(span)
 
 
 def _path(span: Span) -> str:

@@ -35,7 +35,7 @@ class Answer(NamedTuple):
     def rejected_count(self) -> int:
         """Number of rejected spans that the response reports."""
         # The usual responses of both encodings, which need no parser.
-        if not self.body or self.body == b"{}":
+        if not self.body or self.body.rstrip() == b"{}":
             return 0
         try:
             if self.content_type == "application/json":

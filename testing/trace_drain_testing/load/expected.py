@@ -12,18 +12,18 @@ _CODES = {0: "Unset", 1: "Ok", 2: "Error"}
 
 
 def wrong_columns(
-    row: dict[str, Any], resource: Resource, span: Span, trace_id_start: bytes, base_ns: int
+    row: dict[str, Any], resource: Resource, span: Span, trace_start: bytes, base_ns: int
 ) -> list[str]:
     """Return the columns in which a stored row differs from the sent span."""
-    expected = expected_row(resource, span, trace_id_start, base_ns)
+    expected = expected_row(resource, span, trace_start, base_ns)
     return [name for name, value in expected.items() if row.get(name) != value]
 
 
-def expected_row(resource: Resource, span: Span, trace_id_start: bytes, base_ns: int) -> dict[str, Any]:
+def expected_row(resource: Resource, span: Span, trace_start: bytes, base_ns: int) -> dict[str, Any]:
     """Return the columns of the row and their expected values."""
     events = [span.event] if span.event else []
     return {
-        "TraceId": (trace_id_start + span.trace_half).hex(),
+        "TraceId": (trace_start + span.trace_end).hex(),
         "SpanId": span.span_id.hex(),
         "ParentSpanId": span.parent_id.hex(),
         "Timestamp": time_text(base_ns + span.start_ns),

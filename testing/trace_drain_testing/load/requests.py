@@ -1,6 +1,6 @@
 """Stream of requests, each with its own trace ids, ready to be written to a socket.
 
-trace id:  run 4 bytes │ request number 4 bytes │ from the seed 8 bytes
+trace id:  run 3 bytes │ request number 4 bytes │ number of the trace 1 byte │ from the seed 8 bytes
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ GZIP_LEVEL = 6
 """Compression level of SDKs."""
 READY_BYTES_MAX = 256 << 20
 """Memory limit for the bodies that are compressed before the run starts."""
+RUN_BYTES = 3
 NUMBERS_MAX = 1 << 32
 
 

@@ -17,7 +17,7 @@ _BACKDATED_NS = 10**9
 
 
 class Template:
-    """One encoded delivery without its times and the per-request halves of its trace ids."""
+    """One encoded delivery without its times and the starts of its trace ids."""
 
     def __init__(self, resources: Sequence[Resource], encoding: Encoding) -> None:
         self.base_ns = 0
@@ -32,16 +32,16 @@ class Template:
         self._spots = [(position, offsets_ns[index]) for position, index in marks]
         self._pieces: list[bytes] = []
 
-    def body(self, half: bytes, now_ns: int) -> bytes:
-        """Return the body with this value as one half of all trace ids."""
+    def body(self, start: bytes, now_ns: int) -> bytes:
+        """Return the body with this start of all trace ids."""
         if now_ns - self.base_ns > RETIMED_S * 10**9 + _BACKDATED_NS:
             self._retime(now_ns - _BACKDATED_NS)
-        return self._encoding.half(half).join(self._pieces)
+        return self._encoding.start(start).join(self._pieces)
 
-    def body_at(self, half: bytes, base_ns: int) -> bytes:
+    def body_at(self, start: bytes, base_ns: int) -> bytes:
         """Return the body whose first span starts at a given time."""
         self._retime(base_ns)
-        return self._encoding.half(half).join(self._pieces)
+        return self._encoding.start(start).join(self._pieces)
 
     def _retime(self, base_ns: int) -> None:
         self.base_ns = base_ns
@@ -49,4 +49,4 @@ class Template:
         for position, offset_ns in self._spots:
             self._marked[position : position + width] = write(base_ns + offset_ns)
         # Split at the ids once, so that a new body only joins the pieces with another id.
-        self._pieces = bytes(self._marked).split(self._encoding.half_mark)
+        self._pieces = bytes(self._marked).split(self._encoding.start_mark)

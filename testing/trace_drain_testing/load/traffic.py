@@ -1,7 +1,7 @@
 """Generator of realistic spans. The same seed always produces the same spans.
 
 Traces of ten spans: HTTP requests, database calls and functions. Keys repeat; values repeat (routes, methods)
-or not (ids, statements). Times are offsets. Trace ids are halves; the other half is new in every request.
+or not (ids, statements). Times are offsets. Trace ids lack their start, which is new in every request.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Event(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One span. Its times are offsets, and its trace id lacks the first half."""
+    """One span. Its times are offsets, and its trace id lacks its start."""
 
-    trace_half: bytes
+    trace_end: bytes
     span_id: bytes
     parent_id: bytes
     name: str
@@ -71,7 +71,7 @@ class Span(NamedTuple):
     message: str = ""
     """Message of the status."""
     trace_start: bytes = b""
-    """First half of the trace id; empty if the request sets a common half for all of its traces."""
+    """Start of the trace id. Empty: all traces of a request have the same, which the request sets."""
 
 
 class Resource(NamedTuple):
@@ -95,7 +95,7 @@ def delivery(shape: Shape, ordinal: int) -> tuple[Resource, ...]:
     shares = [shape.spans // count + (index < shape.spans % count) for index in range(count)]
     clock_ns, resources = 0, []
     for index, share in enumerate(shares):
-        spans, clock_ns = _spans(dice, shape, share, clock_ns)
+        spans, clock_ns = _spans(dice, shape, share, clock_ns, index)
         attributes = _resource_attributes(dice, shape, _SERVICES[index])
         resources.append(Resource(attributes, _SCOPES[index % 2], spans))
     return tuple(resources)
@@ -113,19 +113,23 @@ def _resource_attributes(dice: Random, shape: Shape, service: str) -> Attributes
     }
 
 
-def _spans(dice: Random, shape: Shape, count: int, clock_ns: int) -> tuple[tuple[Span, ...], int]:
+def _spans(
+    dice: Random, shape: Shape, count: int, clock_ns: int, resource: int
+) -> tuple[tuple[Span, ...], int]:
     spans: list[Span] = []
-    trace_half, root = b"", b""
+    trace_end, root = b"", b""
     for index in range(count):
         if index % TRACE_SPANS == 0:
-            trace_half, root = dice.randbytes(8), b""
+            # The first byte differs in each of up to 256 traces, so that they do not share 16 digits.
+            trace = index // TRACE_SPANS * RESOURCES_MAX + resource
+            trace_end, root = bytes([trace % 256]) + dice.randbytes(8), b""
         clock_ns += dice.randrange(400_000)
-        spans.append(_span(dice, shape, clock_ns, trace_half, root))
+        spans.append(_span(dice, shape, clock_ns, trace_end, root))
         root = root or spans[-1].span_id
     return tuple(spans), clock_ns
 
 
-def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: bytes) -> Span:
+def _span(dice: Random, shape: Shape, start_ns: int, trace_end: bytes, root: bytes) -> Span:
     make, kind = (
         (http_request, 2)
         if not root
@@ -135,7 +139,7 @@ def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: by
     end_ns = start_ns + dice.randrange(80_000_000)
     has_failed = dice.random() < shape.events_share
     return Span(
-        trace_half,
+        trace_end,
         # A span id of only zeros is invalid.
         dice.randbytes(7) + b"\x01",
         root,

@@ -13,7 +13,7 @@ from typing import Any
 
 from receiver.sizes import counted
 from trace_drain_testing.load.expected import wrong_columns
-from trace_drain_testing.load.requests import Recipe
+from trace_drain_testing.load.requests import RUN_BYTES, Recipe
 from trace_drain_testing.load.run import Result
 from trace_drain_testing.load.tally import Tally
 from trace_drain_testing.load.traffic import delivery
@@ -22,6 +22,8 @@ Row = dict[str, Any]
 Query = Callable[[str, Mapping[str, str]], Iterator[Row]]
 """Returns the objects of the API's response to a path and query; none for an unknown trace."""
 
+NUMBER_DIGITS = 8
+"""Hex digits of a request number, which follow those of the run."""
 PAGE_DIGITS = 5
 """Hex digits of the request number that vary within one query, which covers a million requests."""
 EXAMPLES_MAX = 5
@@ -107,18 +109,24 @@ class Verifier:
                 if tally.acknowledged[number]
             }
             counts_by_request = self._settled(
-                f"{first // per_page:0{8 - PAGE_DIGITS}x}", since, sum(expected_by_request.values())
+                f"{first // per_page:0{NUMBER_DIGITS - PAGE_DIGITS}x}",
+                since,
+                sum(expected_by_request.values()),
             )
             self._judge(expected_by_request, counts_by_request, findings)
 
     def _settled(self, page: str, since: str, expected_count: int) -> dict[int, tuple[int, int]]:
         """Query until the acknowledged spans are stored, or no more become readable."""
         most_stored, progress_s = -1, self.now()
-        query = {"trace_id": self.recipe.run.hex() + page, "digits": "16", "since": since}
+        query = {
+            "trace_id": self.recipe.run.hex() + page,
+            "digits": str(2 * RUN_BYTES + NUMBER_DIGITS),
+            "since": since,
+        }
         while True:
             rows = self.query("/api/v1/counts", query)
             counts_by_request = {
-                int(row["Prefix"][8:16], 16): (row["Spans"], row["Distinct"]) for row in rows
+                int(row["Prefix"][-NUMBER_DIGITS:], 16): (row["Spans"], row["Distinct"]) for row in rows
             }
             stored = sum(distinct for _, distinct in counts_by_request.values())
             # Any progress restarts the wait, because a slow store has lost nothing.
@@ -148,17 +156,17 @@ class Verifier:
 
     def _compare(self, number: int, ordinal: int, base_ns: int, findings: Findings, until_s: float) -> None:
         """Read one trace of a request, and compare every span with the sent span."""
-        half = self.recipe.run + number.to_bytes(4, "big")
+        start = self.recipe.run + number.to_bytes(4, "big")
         resources = delivery(self.recipe.shape, ordinal)
-        halves = sorted({span.trace_half for resource in resources for span in resource.spans})
+        ends = sorted({span.trace_end for resource in resources for span in resource.spans})
         # Chosen by number, so that not all samples compare the first trace of a request.
-        trace_half = halves[number % len(halves)]
-        stored = self._readable((half + trace_half).hex(), until_s)
+        trace_end = ends[number % len(ends)]
+        stored = self._readable((start + trace_end).hex(), until_s)
         for resource in resources:
-            for span in (span for span in resource.spans if span.trace_half == trace_half):
+            for span in (span for span in resource.spans if span.trace_end == trace_end):
                 findings.compared += 1
                 row = stored.get(span.span_id.hex())
-                columns = ["all"] if row is None else wrong_columns(row, resource, span, half, base_ns)
+                columns = ["all"] if row is None else wrong_columns(row, resource, span, start, base_ns)
                 if columns:
                     findings.wrong += 1
                     difference = f"span {span.span_id.hex()} differs in {', '.join(columns)}"

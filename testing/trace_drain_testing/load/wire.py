@@ -17,8 +17,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from trace_drain_testing.load.traffic import Attributes, Event, Resource, Span, Value
 
-HALF_MARK = bytes.fromhex("f3a1c5977be2d04d")
-"""Placeholder of the per-request half of a trace id."""
+START_MARK = bytes.fromhex("f3a1c5977be2d0")
+"""Placeholder of the start of a trace id, which all traces of a request share."""
 TIME_MARK = 0xD7C3_A95E
 """Upper half of a time's placeholder; the lower half is its index."""
 JSON_TIME_MARK = 8_642_097_531 * 10**9
@@ -44,10 +44,10 @@ class Encoding(NamedTuple):
 
     content_type: str
     body: Callable[[Sequence[Resource]], tuple[bytes, list[int]]]
-    """Returns the body with marks, and the time offset of each mark."""
-    half_mark: bytes
-    half: Callable[[bytes], bytes]
-    """Encodes a trace id's half."""
+    """Returns the marked body, and the offset for each time mark."""
+    start_mark: bytes
+    start: Callable[[bytes], bytes]
+    """Encodes the start of a trace id."""
     time_mark: re.Pattern[bytes]
     time_index: Callable[[bytes], int]
     """Returns the index of a time mark."""
@@ -71,7 +71,7 @@ def protobuf_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
 def _protobuf_span(span: Span, marks: Marks) -> trace_pb2.Span:
     events = [_protobuf_event(span.event, marks)] if span.event else []
     return trace_pb2.Span(
-        trace_id=(span.trace_start or HALF_MARK) + span.trace_half,
+        trace_id=(span.trace_start or START_MARK) + span.trace_end,
         span_id=span.span_id,
         parent_span_id=span.parent_id,
         flags=FLAGS,
@@ -139,7 +139,7 @@ def json_body_of(
 def _json_span(span: Span, marks: Marks) -> dict[str, Any]:
     parent = {"parentSpanId": span.parent_id.hex()} if span.parent_id else {}
     return {
-        "traceId": ((span.trace_start or HALF_MARK) + span.trace_half).hex(),
+        "traceId": ((span.trace_start or START_MARK) + span.trace_end).hex(),
         "spanId": span.span_id.hex(),
         **parent,
         "flags": FLAGS,
@@ -186,8 +186,8 @@ ENCODINGS = {
     "protobuf": Encoding(
         content_type="application/x-protobuf",
         body=protobuf_body,
-        half_mark=HALF_MARK,
-        half=bytes,
+        start_mark=START_MARK,
+        start=bytes,
         time_mark=re.compile(b"(?s)....(?=" + re.escape(struct.pack("<I", TIME_MARK)) + b")"),
         time_index=lambda mark: int.from_bytes(mark, "little"),
         time=struct.Struct("<Q").pack,
@@ -195,8 +195,8 @@ ENCODINGS = {
     "json": Encoding(
         content_type="application/json",
         body=json_body,
-        half_mark=HALF_MARK.hex().encode(),
-        half=lambda half: half.hex().encode(),
+        start_mark=START_MARK.hex().encode(),
+        start=lambda start: start.hex().encode(),
         time_mark=re.compile(str(JSON_TIME_MARK // 10**9).encode() + rb"[0-9]{9}"),
         time_index=lambda mark: int(mark) - JSON_TIME_MARK,
         time=lambda time_ns: b"%019d" % time_ns,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
+from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
 from tests.console.ui.test_pages import Document, FakeSource, page_of
 from tests.console.ui.test_search import chart_cells, spans_of
 
@@ -40,6 +41,20 @@ async def test_cells_of_a_service_have_the_requests_that_their_links_select(site
 
     assert sum(titles) == REQUESTS
     assert counts == titles[:2] + titles[-2:]
+
+
+async def test_charts_name_the_incomplete_intervals_of_the_range(site: Client) -> None:
+    # Intervals of a minute: the range begins and ends within one.
+    since, until = (f"{datetime.fromtimestamp(FIRST_SPAN_S + at_s, UTC):%FT%TZ}" for at_s in (90, 3_090))
+    times = f"since={since}&until={until}"
+    services = await (await site.get(f"/services?{times}")).text()
+    service = await (await site.get(f"/services?service=web&{times}")).text()
+    whole = await (await site.get("/services?service=web", params=TIMES)).text()
+
+    assert "dots: incomplete intervals" in services
+    assert "incomplete interval</title>" in service
+    assert "(incomplete interval)</th>" in service
+    assert "incomplete interval" not in whole
 
 
 async def test_service_without_requests_has_its_operations_and_says_so(site: Client) -> None:

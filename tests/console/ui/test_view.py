@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from receiver.console.queries.filters.filter import Attribute, Comparison, Intri
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.filter_values import attribute_text
 from receiver.console.queries.raw_sql.statement import SqlQuery
+from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of, error_column, without_term
 from receiver.console.ui.view import View, term
@@ -131,3 +134,30 @@ def test_values_of_each_group_are_in_their_intervals() -> None:
     assert values["a"] == [1, *[0] * 58, 3]
     assert values["b"] == [0, 2, *[0] * 58]
     assert values["unknown"] == [0] * 60
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "incomplete"),
+    [
+        pytest.param("2027-01-15T07:00Z", "2027-01-15T07:05Z", [], id="whole intervals"),
+        pytest.param("2027-01-15T07:00:02Z", "2027-01-15T07:05Z", [0], id="begins in an interval"),
+        pytest.param("2027-01-15T07:00:02Z", "2027-01-15T07:05:01Z", [0, 60], id="begins and ends in one"),
+        pytest.param("60s", "", [12], id="ends in the current second"),
+        pytest.param("30s", "", [30], id="intervals of a second, of which one has not ended"),
+    ],
+)
+def test_intervals_that_are_partly_in_the_range_or_the_past_are_incomplete(
+    since: str, until: str, incomplete: list[int]
+) -> None:
+    assert Timeline(view(since=since, until=until)).incomplete == incomplete
+
+
+def test_incomplete_intervals_are_dots_beside_the_line() -> None:
+    drawn = sparkline([1, 60, 60, 60, 30], "requests", [0, 4])
+
+    paths = re.findall(r'd="M([^"]*)" class="([^"]*)"', drawn)
+    line, *dots = [(points.split("L"), kind) for points, kind in paths]
+    assert (len(line[0]), line[1]) == (3, "line")
+    assert len({point.split()[1] for point in line[0]}) == 1
+    assert [(len(set(points)), kind) for points, kind in dots] == [(1, "line incomplete")] * 2
+    assert "<title>requests; dots: incomplete intervals</title>" in drawn

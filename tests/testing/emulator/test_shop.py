@@ -67,7 +67,7 @@ class Recorder:
     def spans(self) -> list[tuple[Source, bytes, int, Span]]:
         """Return source, trace id, base time and span of all spans."""
         return [
-            (source, traffic.half + span.trace_half, traffic.base_ns, span)
+            (source, traffic.half + span.trace_end, traffic.base_ns, span)
             for traffic in self.traffic
             for source in traffic.sources
             for span in source.resource.spans

@@ -24,7 +24,7 @@ NOW_NS = 1_790_000_000 * 10**9
 
 
 def recipe(shape: Shape = SMALL, encoding: Literal["protobuf", "json"] = "protobuf", **fields: Any) -> Recipe:  # noqa: ANN401 - any field of Recipe
-    return Recipe(shape, b"RUN!", "host:4318", "/v1/traces", encoding=encoding, spans_varied=1, **fields)
+    return Recipe(shape, b"RUN", "host:4318", "/v1/traces", encoding=encoding, spans_varied=1, **fields)
 
 
 def requests(stream: RequestStream, count: int) -> list[Request]:
@@ -67,10 +67,10 @@ def test_different_seed_or_ordinal_generates_different_spans(other: object) -> N
     "shape", [SMALL, Shape(spans=1), Shape(spans=520), Shape(attributes=0, spans=12)], ids=str
 )
 def test_both_encodings_decode_to_the_same_spans(shape: Shape) -> None:
-    half = b"RUN!\0\0\0\7"
+    start = b"RUN\0\0\0\7"
 
     protobuf, as_json = (
-        Template(delivery(shape, 0), ENCODINGS[name]).body(half, NOW_NS) for name in ("protobuf", "json")
+        Template(delivery(shape, 0), ENCODINGS[name]).body(start, NOW_NS) for name in ("protobuf", "json")
     )
 
     assert decoded(protobuf) == decoded(as_json, "json")
@@ -89,7 +89,14 @@ def test_trace_ids_are_unique_across_requests(encoding: Literal["protobuf", "jso
 def test_trace_id_contains_the_run_and_the_request_number() -> None:
     last_request = requests(RequestStream(recipe()), 300)[-1]
 
-    assert {span.trace_id[:8] for span in spans(decoded(last_request.body))} == {b"RUN!\0\0\1\x2b"}
+    assert {span.trace_id[:7] for span in spans(decoded(last_request.body))} == {b"RUN\0\0\1\x2b"}
+
+
+def test_traces_do_not_share_their_first_half() -> None:
+    sent = [spans(decoded(request.body)) for request in requests(RequestStream(recipe(Shape(spans=520))), 5)]
+
+    ids = {span.trace_id for body in sent for span in body}
+    assert len({trace_id[:8] for trace_id in ids}) == len(ids) == 5 * 52
 
 
 def test_request_stream_ends_after_its_maximum_count() -> None:
@@ -103,7 +110,7 @@ def test_span_times_are_shortly_before_the_send_time(encoding: str) -> None:
     for now_ns in (NOW_NS, NOW_NS + 2 * 10**9, NOW_NS + 60 * 10**9):
         times_ns = [
             time_ns
-            for span in spans(decoded(template.body(bytes(8), now_ns), encoding))
+            for span in spans(decoded(template.body(bytes(7), now_ns), encoding))
             for time_ns in (span.start_time_unix_nano, span.end_time_unix_nano)
         ]
         assert max(times_ns) <= now_ns

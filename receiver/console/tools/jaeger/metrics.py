@@ -106,7 +106,8 @@ def metrics(store: Store, wanted: WantedMetrics, now_s: float) -> bytes:
                 for service, asked in wanted.questions.items()
                 for line in _lines(_rows(store, asked, now_s), service, wanted)
             ],
-        }
+        },
+        option=orjson.OPT_APPEND_NEWLINE,
     )
 
 

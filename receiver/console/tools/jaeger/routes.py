@@ -91,7 +91,10 @@ class JaegerRoutes:
         return await self._short(request, lambda: _enveloped(self._service_names()))
 
     async def _services_v3(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(request, lambda: orjson.dumps({"services": self._service_names()}))
+        return await self._short(
+            request,
+            lambda: orjson.dumps({"services": self._service_names()}, option=orjson.OPT_APPEND_NEWLINE),
+        )
 
     def _service_names(self) -> list[str]:
         found = services(self._api.store, _names_bounds(), now_s=time.time())
@@ -112,7 +115,10 @@ class JaegerRoutes:
     async def _operations_v3(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), in_snake_case(request.query).get("span_kind", "")
         return await self._short(
-            request, lambda: orjson.dumps({"operations": _operations(self._api.store, service, kind)})
+            request,
+            lambda: orjson.dumps(
+                {"operations": _operations(self._api.store, service, kind)}, option=orjson.OPT_APPEND_NEWLINE
+            ),
         )
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
@@ -176,12 +182,17 @@ async def _step_min(_request: web.Request) -> web.Response:
 def legacy_error(status: int, message: str) -> tuple[bytes, str]:
     """Return an error in the form of the older API."""
     error = {"code": status, "msg": message}
-    return orjson.dumps({"data": None, "total": 0, "limit": 0, "offset": 0, "errors": [error]}), JSON
+    return orjson.dumps(
+        {"data": None, "total": 0, "limit": 0, "offset": 0, "errors": [error]},
+        option=orjson.OPT_APPEND_NEWLINE,
+    ), JSON
 
 
 def v3_error(status: int, message: str) -> tuple[bytes, str]:
     """Return an error in the form of API v3."""
-    return orjson.dumps({"error": {"httpCode": status, "message": message}}), JSON
+    return orjson.dumps(
+        {"error": {"httpCode": status, "message": message}}, option=orjson.OPT_APPEND_NEWLINE
+    ), JSON
 
 
 def _required_service(request: web.Request) -> str:
@@ -226,7 +237,9 @@ def _otlp_trace(store: Store, trace_id: str) -> Iterator[bytes]:
 
 def _summaries(store: Store, wanted: SearchQuery, now_s: float) -> bytes:
     found = found_traces(store, wanted, now_s)
-    return orjson.dumps({"summaries": [_summary(row) for row in overviews(store, found)]})
+    return orjson.dumps(
+        {"summaries": [_summary(row) for row in overviews(store, found)]}, option=orjson.OPT_APPEND_NEWLINE
+    )
 
 
 def _summary(row: Row) -> dict[str, Any]:

@@ -176,4 +176,8 @@ async def _body(request: web.Request) -> bytes:
 
 
 def _answer(document: Json | list[Json], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    return web.Response(status=status, body=orjson.dumps(document), headers={"Content-Type": JSON})
+    return web.Response(
+        status=status,
+        body=orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE),
+        headers={"Content-Type": JSON},
+    )

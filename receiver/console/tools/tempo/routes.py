@@ -135,7 +135,9 @@ class TempoRoutes:
 
     async def _suggested(self, request: web.Request, build: Callable[[], object]) -> web.StreamResponse:
         return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((orjson.dumps(build()),))
+            request,
+            self._api.queues.heavy,
+            lambda: iter((orjson.dumps(build(), option=orjson.OPT_APPEND_NEWLINE),)),
         )
 
 

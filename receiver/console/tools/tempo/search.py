@@ -29,7 +29,7 @@ def search_answer(store: Store, wanted: SearchQuery, now_s: float, spans_max: in
     shown = compared_attributes(wanted)
     none = Matching(0, [])
     traces = [trace_item(row, of_trace.get(row["trace_id"], none), shown) for row in overviews(store, found)]
-    return orjson.dumps({"traces": traces, "metrics": {}})
+    return orjson.dumps({"traces": traces, "metrics": {}}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def compared_attributes(wanted: SearchQuery) -> list[Attribute]:

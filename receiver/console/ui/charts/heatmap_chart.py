@@ -78,12 +78,13 @@ class Chart:
         shade = -(-SHADES * cell.spans.bit_length() // self._most.bit_length())
         is_outside = not self._low_ms <= cell.low_ns / NS_PER_MS < self._high_ms
         width = self._cell_width - 1
-        kind = f"heat{shade} outside" if is_outside else f"heat{shade}"
+        is_incomplete = cell.column in self._heatmap.timeline.incomplete
+        kinds = [f"heat{shade}", "outside" if is_outside else "", "incomplete" if is_incomplete else ""]
         failed = tag("rect", x=x, y=y + ROW_HEIGHT - 4, width=width, height=3, class_="bar error")
         return tag(
             "a",
-            tag("title", _title(cell)),
-            tag("rect", x=x, y=y, width=width, height=ROW_HEIGHT - 1, class_=kind),
+            tag("title", _title(cell) + (", incomplete interval" if is_incomplete else "")),
+            tag("rect", x=x, y=y, width=width, height=ROW_HEIGHT - 1, class_=" ".join(filter(None, kinds))),
             *([failed] if cell.errors else []),
             href=self._view.link(
                 "/search",

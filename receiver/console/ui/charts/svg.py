@@ -5,7 +5,7 @@ Never: a `style` attribute, which the Content-Security-Policy of the pages forbi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -31,14 +31,17 @@ def tag(name: str, *children: str | Markup, **attributes: str | float) -> Markup
     )
 
 
-def sparkline(values: Sequence[Number], label: str) -> Markup:
-    """Return a line without axes, at most as wide as a table's cell; zero is the bottom."""
+def sparkline(values: Sequence[Number], label: str, incomplete: Sequence[int] = ()) -> Markup:
+    """Return a line without axes, at most as wide as a table's cell; zero is the bottom.
+
+    `incomplete`: places of the values of incomplete intervals, which are dots beside the line.
+    """
     largest = max((value for value in values if value is not None), default=0) or 1
     scale = Scale(len(values), largest, Box(SPARKLINE_WIDTH, SPARKLINE_HEIGHT))
     return tag(
         "svg",
-        tag("title", label),
-        *(tag("path", d=path, class_="line") for path in scale.paths(values)),
+        tag("title", f"{label}; dots: incomplete intervals" if incomplete else label),
+        *_line(Series("", values, incomplete=incomplete), scale),
         class_="sparkline",
         width=SPARKLINE_WIDTH,
         height=SPARKLINE_HEIGHT,
@@ -119,6 +122,8 @@ class Series(NamedTuple):
     """Class of the line in the style sheet."""
     places: Sequence[float] = ()
     """Positions of the values, between 0 and one less than their number; by default they are 1 apart."""
+    incomplete: Container[int] = ()
+    """Indices of the values of incomplete intervals."""
 
 
 class Axes(NamedTuple):
@@ -140,11 +145,7 @@ def line_chart(
     """Return a chart over time. Zero is the bottom; the largest value is labelled."""
     largest = max((value for line in series for value in line.values if value is not None), default=0) or 1
     scale = Scale(max((len(line.values) for line in series), default=0), largest, box)
-    drawn = [
-        tag("path", tag("title", line.name), d=path, class_=f"line {line.kind}".strip())
-        for line in series
-        for path in scale.paths(line.values, line.places)
-    ]
+    drawn = [path for line in series for path in _line(line, scale)]
     lines = [
         tag("g", tag("title", marker.label), _vertical(scale.x(marker.place), box), class_="marker")
         for marker in markers
@@ -169,6 +170,20 @@ def line_chart(
         viewBox=f"0 0 {text_of(box.width)} {text_of(box.height + 20)}",
         aria_label=title,
     )
+
+
+def _line(series: Series, scale: Scale) -> Iterable[Markup]:
+    """Return the paths of a series. Values of incomplete intervals are too small, so they are dots."""
+    kind = f"line {series.kind}".strip()
+    title = [tag("title", series.name)] if series.name else []
+    whole = [None if index in series.incomplete else value for index, value in enumerate(series.values)]
+    for path in scale.paths(whole, series.places):
+        yield tag("path", *title, d=path, class_=kind)
+    for index, value in enumerate(series.values):
+        if index in series.incomplete and value is not None:
+            dot = next(iter(scale.paths([value], [series.places[index] if series.places else index])))
+            note = tag("title", f"{series.name}, incomplete interval".lstrip(", "))
+            yield tag("path", note, d=dot, class_=f"{kind} incomplete")
 
 
 def _vertical(x: float, box: Box) -> Markup:

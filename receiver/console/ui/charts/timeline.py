@@ -26,6 +26,15 @@ class Timeline:
         )
         self.begin_s = int(view.begin_s) // self.step_s * self.step_s
         self.count = max(1, -(-int(view.end_s - self.begin_s) // self.step_s))
+        past_end_s = min(view.end_s, view.now_s)
+        starts = [self.begin_s + place * self.step_s for place in range(self.count)]
+        # The same as `complete` in the rows of a question, which have none for an interval without spans.
+        self.incomplete = [
+            place
+            for place, start_s in enumerate(starts)
+            if start_s < view.begin_s or start_s + self.step_s > past_end_s
+        ]
+        """Places of the intervals of which only a part is in the time range."""
 
     @property
     def every(self) -> str:

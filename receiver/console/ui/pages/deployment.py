@@ -113,8 +113,10 @@ async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> M
         "red", by="deployment", filter=term("deployment", deployment), every=timeline.every, limit="1000"
     )
     series = [
-        Series("requests", timeline.values(red.rows, "spans")),
-        Series("failed requests", timeline.values(red.rows, "errors"), "error"),
+        Series("requests", timeline.values(red.rows, "spans"), incomplete=timeline.incomplete),
+        Series(
+            "failed requests", timeline.values(red.rows, "errors"), "error", incomplete=timeline.incomplete
+        ),
     ]
     largest = max(value or 0 for value in series[0].values)
     failed = [row for row in events["build"] if row["is_error"]]

@@ -50,6 +50,7 @@ async def build(view: View) -> Context:
         "verdicts": verdicts,
         "worse": {name: comparison for name, comparison in verdicts.items() if _is_worse(comparison)},
         "traffic": timeline.values_by_group(over_time.rows, "spans"),
+        "incomplete": timeline.incomplete,
         "is_cut": projects.is_cut or over_time.is_cut,
     }
 

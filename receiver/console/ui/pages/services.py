@@ -30,6 +30,8 @@ class Measured(NamedTuple):
     rows: list[Row]
     over_time: dict[str, list[Number]]
     """Name → number of spans in each interval."""
+    incomplete: list[int]
+    """Places of the intervals of which only a part is in the time range."""
     is_cut: bool
 
 
@@ -84,4 +86,4 @@ async def _measured(
     groups = await view.ask("red", **query, limit=str(lines_max))
     over_time = await view.ask("red", **query, every=timeline.every, limit=str(ROWS_MAX))
     counts = timeline.values_by_group(over_time.rows, "spans")
-    return Measured(groups.rows, counts, groups.is_cut or over_time.is_cut)
+    return Measured(groups.rows, counts, timeline.incomplete, groups.is_cut or over_time.is_cut)

@@ -35,6 +35,7 @@ async def answer(client: Client, path: str, status: int = 200, **query: Any) -> 
     response = await client.get(url(f"/jaeger/api/v3{path}", **query))
     assert response.status == status, await response.text()
     assert response.content_type == "application/json"
+    assert (await response.text()).endswith("}\n")
     return await response.json()
 
 

@@ -52,6 +52,7 @@ async def test_ping_is_answered_with_the_id_of_its_request(start: Start) -> None
     answer = await (await start(NOTHING)).post("/mcp", json=request_of("ping", id_="a"))
 
     assert await answer.json() == {"jsonrpc": "2.0", "id": "a", "result": {}}
+    assert (await answer.text()).endswith("}\n")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -37,6 +37,7 @@ async def answer(client: Client, path: str, **query: object) -> Any:  # noqa: AN
     response = await client.get(url(f"/tempo/api{path}", **query))
     assert response.status == 200, await response.text()
     assert response.content_type == "application/json"
+    assert (await response.text()).endswith("}\n")
     return await response.json()
 
 
