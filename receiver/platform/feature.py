@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from receiver.console.api.routes import Routes
-from receiver.console.extension import Extension, SourceFor
+from receiver.console.api.source import ApiSourceFor
+from receiver.console.extension import Extension
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.page import Page
 from receiver.console.ui.site import Site
@@ -92,7 +93,7 @@ def pages_of(records: PlatformRecords) -> tuple[Page, ...]:
 
 
 def _routes(
-    records: PlatformRecords, site: Site, source_for: SourceFor, facts: ReceiverFacts
+    records: PlatformRecords, site: Site, source_for: ApiSourceFor, facts: ReceiverFacts
 ) -> Iterable[Routes]:
     explainer = Explainer(lambda: facts.settings.platform)
     project_routes = ProjectRoutes(

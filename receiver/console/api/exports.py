@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat, export, parse_export
-from receiver.engine.store import Store
 from receiver.time_range import TimeRange
 
 ENDINGS: Mapping[ExportFormat, str] = {
@@ -19,14 +18,14 @@ ENDINGS: Mapping[ExportFormat, str] = {
 }
 
 
-def export_answer(store: Store, query: Mapping[str, str]) -> StreamedAnswer:
+def export_answer(query: Mapping[str, str]) -> StreamedAnswer:
     """Return the answer to a request for an export. The end of CSV is the last chunk of the response."""
     wanted, now_s = parse_export(query), time.time()
     content_type = CONTENT_TYPES[wanted.form]
     end = end_line if content_type == JSON_LINES else no_end
     name = file_name(wanted.range, wanted.form, now_s)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamedAnswer(content_type, lambda: export(store, wanted, now_s), end, headers)
+    return StreamedAnswer(content_type, lambda store: export(store, wanted, now_s), end, headers)
 
 
 def file_name(exported: TimeRange, form: ExportFormat, now_s: float) -> str:

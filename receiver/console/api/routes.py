@@ -23,13 +23,11 @@ Invariant: client input reaches the store as a parameter only; an unknown parame
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from http import HTTPStatus
 from typing import Protocol
 
@@ -38,34 +36,31 @@ from aiohttp import hdrs, web
 from multidict import MultiDict
 
 from receiver.console.api.access import ACCESS, CALLER, Access, log_changes, requires
+from receiver.console.api.answers import send_document, send_lines, send_trace
 from receiver.console.api.description import openapi
 from receiver.console.api.description.page import page
 from receiver.console.api.exports import export_answer
 from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.console.api.problems import map_errors
-from receiver.console.api.query_queue import QueryQueue, Queues, default_queues
+from receiver.console.api.query_queue import Queues, default_queues
+from receiver.console.api.reader import Reader
 from receiver.console.api.responses import (
-    JSON,
     add_security_headers,
     finish_whole_answers,
     head_of,
-    read_whole,
     send,
     whole_json,
 )
 from receiver.console.api.sessions import new_key
+from receiver.console.api.source import ApiSource
 from receiver.console.api.spool import SpoolSpace
-from receiver.console.api.sql import audited, next_piece, sql_answer, statement_of, timely
-from receiver.console.api.streaming import stream_from_thread
+from receiver.console.api.sql import sql_answer, statement_of
 from receiver.console.api.traces import comparison_answer, trace_answer
 from receiver.console.queries.aggregates.counts import counts, parse_counts
-from receiver.console.queries.projects import table_filters
 from receiver.console.queries.question import Asked, Question, reject_unknown_parameters
 from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
-from receiver.errors import NoSuchTrace
 from receiver.http.origin import OriginCheck
-from receiver.http.peer import network_of
 from receiver.settings import Access as AccessSettings
 
 REQUESTS_MAX = 4
@@ -79,11 +74,7 @@ class Routes(Protocol):
         """Add the routes."""
 
 
-OUTLINES_MAX = 2
-"""Maximum number of traces whose spans are in memory at once: up to 300 MB each. Further requests wait."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Api:
     """Handlers of the queries, and their dependencies."""
 
@@ -100,14 +91,21 @@ class Api:
     """Threads for queries, which may take a minute: `QUERIES_MAX`, so that a slot never waits."""
     space: SpoolSpace
     queues: Queues = field(default_factory=default_queues)
-    outlines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OUTLINES_MAX))
-    """A place for each trace whose spans are in memory."""
     hosts: Collection[str] = ()
     """DNS names that clients may use."""
     allows_sql: bool = False
     access: Callable[[], AccessSettings] = AccessSettings
     """Returns the users besides the holder of the token."""
     session_key: bytes = field(default_factory=new_key)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Return the reader of the store."""
+        return Reader(self.store, self.stream_pool, self.space, self.queues, self.allows_sql)
+
+    def source(self, request: web.Request) -> ApiSource:
+        """Return the source of spans for a request."""
+        return ApiSource(self.reader, request)
 
     def application(self, *more: Routes) -> web.Application:
         """Return the application with all routes. `more`: routes besides those of the queries."""
@@ -138,47 +136,33 @@ class Api:
 
     @requires("viewer", within_projects=True)
     async def _trace(self, request: web.Request) -> web.StreamResponse:
-        projects = request[CALLER].projects
-        answer = trace_answer(self.store, request.match_info["id"], request.query, projects)
-        return await self.of_trace(request, answer)
+        answer = trace_answer(request.match_info["id"], request.query, request[CALLER].projects)
+        return await send_trace(self.source(request), answer)
 
     @requires("viewer", within_projects=True)
     async def _comparison(self, request: web.Request) -> web.StreamResponse:
         ids = request.match_info["id"], request.match_info["other"]
-        return await self.of_trace(request, comparison_answer(self.store, *ids, request.query))
-
-    async def of_trace(self, request: web.Request, answer: StreamedAnswer) -> web.StreamResponse:
-        """Answer with a trace, as a whole if it is small, so that it has an entity tag."""
-        if request.method == hdrs.METH_HEAD:
-            return head_of(answer)
-        async with self.stream(request, self.queues.short, answer.pieces) as pieces:
-            first = await anext(pieces, None)
-            if first is None:
-                raise NoSuchTrace("no span of this trace is stored; it has expired or has not arrived")
-            first, whole = await read_whole(first, pieces, answer)
-            return whole or await send(request, first, pieces, answer)
+        return await send_trace(self.source(request), comparison_answer(*ids, request.query))
 
     @requires("viewer", within_projects=True)
     async def _counts(self, request: web.Request) -> web.StreamResponse:
         counted = parse_counts(request.query)
-        answer = limited_answer(lambda: counts(self.store, counted, now_s=time.time()))
-        return await self._streamed(request, self.queues.heavy, answer)
+        answer = limited_answer(lambda store: counts(store, counted, now_s=time.time()))
+        return await send_lines(self.source(request), self.queues.heavy, answer)
 
     @requires("viewer", within_projects=True)
     async def _export(self, request: web.Request) -> web.StreamResponse:
-        return await self._streamed(request, self.queues.heavy, export_answer(self.store, request.query))
+        return await send_lines(self.source(request), self.queues.heavy, export_answer(request.query))
 
     @requires("operator")
     async def _sql(self, request: web.Request) -> web.StreamResponse:
         asked = await statement_of(request, is_allowed=self.allows_sql)
-        answer = sql_answer(self.store, asked)
+        answer = sql_answer(asked)
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with (
-            audited(request, asked.digest),
-            self.stream(request, self.queues.sql, answer.pieces) as pieces,
-        ):
-            return await send(request, await next_piece(pieces) or b"", timely(pieces), answer)
+        source = self.source(request)
+        async with source.stream_sql(self.queues.sql, asked.digest, answer.pieces) as pieces:
+            return await send(request, await anext(pieces, b""), pieces, answer)
 
     @requires("viewer", within_projects=True)
     async def _question(self, request: web.Request) -> web.StreamResponse:
@@ -193,91 +177,22 @@ class Api:
         self, request: web.Request, question: Question, query: Mapping[str, str]
     ) -> web.StreamResponse:
         """Answer a question with these parameters."""
-        asked = question.parse(query)
+        asked, source = question.parse(query), self.source(request)
         if ARROW in request.headers.get("Accept", ""):
-            return await self._streamed(request, self.queues.heavy, self._arrow(question, asked))
-        answer = limited_answer(lambda: question.ask(self.store, asked, time.time()))
+            return await send_lines(source, self.queues.heavy, _arrow(question, asked))
+        answer = limited_answer(lambda store: question.ask(store, asked, time.time()))
         queue = self.queues.short if question.is_short else self.queues.heavy
         if question.is_single:
-            return await self.document(request, queue, answer.pieces)
-        return await self._streamed(request, queue, answer)
-
-    def _arrow(self, question: Question, asked: Asked) -> StreamedAnswer:
-        """Return an Arrow stream, which ends with its own mark."""
-        ask_arrow = question.ask_arrow
-        if ask_arrow is None:
-            raise web.HTTPNotAcceptable
-        return StreamedAnswer(ARROW, partial(ask_arrow, self.store, asked, time.time()), no_end)
-
-    async def document(
-        self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
-    ) -> web.StreamResponse:
-        """Answer with one JSON document."""
-        answer = StreamedAnswer(JSON, query, no_end)
-        if request.method == hdrs.METH_HEAD:
-            return head_of(answer)
-        async with self.stream(request, queue, query) as pieces:
-            body = b"".join([piece async for piece in pieces])
-        return web.Response(body=body, headers=head_of(answer).headers)
-
-    async def _streamed(
-        self, request: web.Request, queue: QueryQueue, answer: StreamedAnswer
-    ) -> web.StreamResponse:
-        """Answer while the query runs."""
-        if request.method == hdrs.METH_HEAD:
-            return head_of(answer)
-        async with self.stream(request, queue, answer.pieces) as pieces:
-            return await send(request, await anext(pieces, b""), pieces, answer)
-
-    @asynccontextmanager
-    async def stream(
-        self,
-        request: web.Request,
-        queue: QueryQueue,
-        query: Callable[[], Iterator[bytes]],
-        projects: Sequence[str] | None = None,
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
-
-        The query reads only spans of the caller's projects, whatever its statements are. `projects`: some of
-        them; the query then reads only these.
-        """
-        limit = request[CALLER].projects if projects is None else projects
-        caller, filters = network_of(request.remote), table_filters(limit)
-
-        def is_abandoned() -> bool:
-            return request.transport is None or request.transport.is_closing()
-
-        await queue.enter(caller, is_abandoned)
-        is_lost = False
-        mark = f"trace-drain-api-{secrets.token_hex(8)}"
-
-        def marked_query() -> Iterator[bytes]:
-            with self.store.marked(mark, filters):
-                yield from query()
-
-        def lose() -> None:
-            nonlocal is_lost
-            is_lost = queue.lose(caller)
-
-        async with stream_from_thread(
-            self.stream_pool,
-            self.space,
-            marked_query,
-            cancel=lambda: self.store.cancel(mark),
-            is_abandoned=is_abandoned,
-            on_end=lambda: queue.leave(caller, is_lost=is_lost),
-            on_lost=lose,
-        ) as pieces:
-            yield pieces
+            return await send_document(source, queue, answer.pieces)
+        return await send_lines(source, queue, answer)
 
     @requires("viewer")
     async def _ledger(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query, ("since", "project", "drain", "verify"))
         query = dict(request.query)
         queue = self.queues.heavy if "verify" in query else self.queues.short
-        return await self.document(
-            request, queue, lambda: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
+        return await send_document(
+            self.source(request), queue, lambda _: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
         )
 
     @requires("viewer")
@@ -291,6 +206,14 @@ class Api:
         reject_unknown_parameters(request.query)
         checks = self.health()
         return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
+
+
+def _arrow(question: Question, asked: Asked) -> StreamedAnswer:
+    """Return an Arrow stream, which ends with its own mark."""
+    ask_arrow = question.ask_arrow
+    if ask_arrow is None:
+        raise web.HTTPNotAcceptable
+    return StreamedAnswer(ARROW, lambda store: ask_arrow(store, asked, time.time()), no_end)
 
 
 @requires("viewer", within_projects=True)

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import msgspec
 import structlog
@@ -23,7 +22,6 @@ from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.console.queries.raw_sql.statement import SqlQuery, parse_sql, sql, sql_csv, sql_parquet
 from receiver.engine.limits import SECONDS_MAX
-from receiver.engine.store import Store
 from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
 from receiver.http.peer import network_of
 
@@ -46,13 +44,13 @@ async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
     return parse_sql({name: str(value) for name, value in members.items()})
 
 
-def sql_answer(store: Store, asked: SqlQuery) -> StreamedAnswer:
+def sql_answer(asked: SqlQuery) -> StreamedAnswer:
     """Return the answer to a statement. Only lines of JSON end with their count and whether they are cut."""
     if asked.form == ExportFormat.JSONL:
-        return limited_answer(lambda: sql(store, asked))
+        return limited_answer(lambda store: sql(store, asked))
     pieces = {ExportFormat.CSV: sql_csv, ExportFormat.PARQUET: sql_parquet}[asked.form]
     headers = {"Content-Disposition": f'attachment; filename="rows.{ENDINGS[asked.form]}"'}
-    return StreamedAnswer(CONTENT_TYPES[asked.form], partial(pieces, store, asked), no_end, headers)
+    return StreamedAnswer(CONTENT_TYPES[asked.form], lambda store: pieces(store, asked), no_end, headers)
 
 
 async def timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -60,12 +58,11 @@ async def timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
     The client does not count: pieces that it has not read are in the spool.
     """
-    while (piece := await next_piece(pieces)) is not None:
+    while (piece := await _next_piece(pieces)) is not None:
         yield piece
 
 
-async def next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
-    """Wait for the next piece; `None` at the end. Raises as `timely` does."""
+async def _next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
     try:
         async with asyncio.timeout(WALL_SECONDS_MAX):
             return await anext(pieces, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.console.queries.traces.otlp import CONTENT_TYPES, OtlpFormat
 from receiver.console.queries.traces.traces import (
@@ -26,21 +27,19 @@ from receiver.errors import MalformedBody
 LINES = "lines"
 
 
-def trace_answer(
-    store: Store, trace_id: str, query: Mapping[str, str], projects: Sequence[str]
-) -> StreamedAnswer:
+def trace_answer(trace_id: str, query: Mapping[str, str], projects: Sequence[str]) -> StreamedAnswer:
     """Return the answer to a request for a trace. `projects`: of the caller."""
     reject_unknown_parameters(query, ("format",))
     plain, form = normalized_trace_id(trace_id), query.get("format", LINES)
     if form != LINES:
         otlp = _otlp_format(form)
-        return StreamedAnswer(CONTENT_TYPES[otlp], lambda: trace_otlp(store, plain, otlp), no_end)
-    # Nothing runs yet: the statement starts in the query's thread, when the pieces are read.
-    lines, hidden = trace(store, plain), list[bool]()
+        return StreamedAnswer(CONTENT_TYPES[otlp], lambda store: trace_otlp(store, plain, otlp), no_end)
+    started, hidden = list[LimitedLines](), list[bool]()
 
-    def pieces() -> Iterator[bytes]:
+    def pieces(store: Store) -> Iterator[bytes]:
         has_lines = False
-        for piece in lines.pieces():
+        started.append(trace(store, plain))
+        for piece in started[0].pieces():
             has_lines = True
             yield piece
         # After the lines: a connection runs one statement at a time. Not without lines: it would find the
@@ -49,15 +48,15 @@ def trace_answer(
             hidden.append(hides_spans(store, plain, projects))
 
     return StreamedAnswer(
-        JSON_LINES, pieces, lambda count: end_line(count, is_cut=lines.is_cut, hides_spans=any(hidden))
+        JSON_LINES, pieces, lambda count: end_line(count, is_cut=started[0].is_cut, hides_spans=any(hidden))
     )
 
 
-def comparison_answer(store: Store, trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:
+def comparison_answer(trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:
     """Return the answer to a request for the differences of two traces."""
     reject_unknown_parameters(query)
     ids = normalized_trace_id(trace_id), normalized_trace_id(other_id)
-    return StreamedAnswer(JSON_LINES, lambda: comparison(store, *ids), end_line)
+    return StreamedAnswer(JSON_LINES, lambda store: comparison(store, *ids), end_line)
 
 
 def _otlp_format(text: str) -> OtlpFormat:

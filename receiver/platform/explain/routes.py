@@ -27,7 +27,7 @@ from receiver.platform.explain.explainer import Explainer
 
 T = TypeVar("T")
 PATH: Final = "/api/v1/traces/{id}/explain"
-_ANSWER: Final = StreamedAnswer(JSON_LINES, lambda: iter(()), end_line)
+_ANSWER: Final = StreamedAnswer(JSON_LINES, lambda _: iter(()), end_line)
 
 
 class ExplainRoutes:

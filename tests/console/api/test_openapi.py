@@ -18,7 +18,6 @@ from receiver.console.api.description.route_table import ROUTES
 from receiver.console.api.lines import ARROW, JSON_LINES
 from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.routes import Api
-from receiver.console.api.source import ApiSource
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.aggregates.counts import parse_counts
 from receiver.console.queries.export import CONTENT_TYPES as EXPORT_TYPES
@@ -48,7 +47,7 @@ def routes_of_application(directory: Path) -> set[tuple[str, str]]:
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
         platform = PlatformRoutes(Installations(directory / "platform"), pool)
         projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
-        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
+        explain = ExplainRoutes(api.source, Explainer(Platform))
         application = api.application(dead_letters, rollup, platform, projects, explain)
     return {
         (route.method, route.resource.canonical)

@@ -19,8 +19,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from receiver.console.api import source
 from receiver.console.api.access import requires
 from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import OUTLINES_MAX, Api
-from receiver.console.api.source import ApiSource, Row
+from receiver.console.api.reader import OUTLINES_MAX
+from receiver.console.api.routes import Api
+from receiver.console.api.source import Row
 from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import NO_FILTERS
 
@@ -85,7 +86,7 @@ async def client(tmp_path: Path, store: Any, reader: Reader) -> Any:  # noqa: AN
         @requires("viewer")
         async def _read(self, request: web.Request) -> web.Response:
             try:
-                return web.Response(text=await ApiSource(api, request).outline("a" * 32, reader.read))
+                return web.Response(text=await api.source(request).outline("a" * 32, reader.read))
             finally:
                 reader.ended.release()
 

@@ -17,7 +17,7 @@ from aiohttp import ClientError
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from receiver.console.api import routes, streaming
+from receiver.console.api import reader, routes, streaming
 from receiver.console.api import sql as sql_routes
 from receiver.console.api.lines import StreamedAnswer
 from receiver.console.api.query_queue import QUERIES_MAX, SQL
@@ -234,7 +234,7 @@ async def test_statements_that_do_not_end_leave_room_for_other_clients(
     store, clients = HangingStore(), iter("abca")
     monkeypatch.setattr(sql_routes, "WALL_SECONDS_MAX", 0.1)
     monkeypatch.setattr(streaming, "LOST_AFTER_S", 0.1)
-    monkeypatch.setattr(routes, "network_of", lambda _: next(clients))
+    monkeypatch.setattr(reader, "network_of", lambda _: next(clients))
     async with client_of(store, tmp_path) as client:
         # The last client waits until a slot of the others is freed.
         statuses = await asyncio.gather(*[get_status(client) for _ in range(SQL.running_max + 1)])
@@ -256,7 +256,7 @@ async def test_statement_that_stops_in_the_middle_of_its_answer_is_cancelled(
 ) -> None:
     store = HangingStore()
 
-    def pieces() -> Iterator[bytes]:
+    def pieces(_store: Store) -> Iterator[bytes]:
         yield b"row\n"
         store.release.wait(WAIT_S)
 

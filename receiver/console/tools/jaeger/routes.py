@@ -25,15 +25,17 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from receiver.console.api.answers import send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.reader import Query
 from receiver.console.api.responses import JSON, Handler
-from receiver.console.api.routes import Api
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.api.tools import TRACES_MAX, in_form, trace_id_of
 from receiver.console.queries.aggregates.service_map import service_map
 from receiver.console.queries.limits import NAMES_MAX, SPANS_MAX
 from receiver.console.queries.names import Bounds, operation_names, services
 from receiver.console.queries.question import Asked
-from receiver.console.queries.search import SearchQuery, found_traces, whole_traces
+from receiver.console.queries.search import SearchQuery, WholeTraces, found_traces, whole_traces
 from receiver.console.queries.tool_search import overviews, whole_spans
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.trace_model import Row
@@ -61,8 +63,8 @@ NO_KIND: Final = "Unspecified"
 class JaegerRoutes:
     """Handlers of Jaeger's routes."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, source_for: ApiSourceFor) -> None:
+        self._source_for = source_for
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes to the router of the API."""
@@ -88,84 +90,76 @@ class JaegerRoutes:
             router.add_get(f"{PREFIX}/v3{path}", in_form(handler, v3_error, "filter"))
 
     async def _services(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(request, lambda: _enveloped(self._service_names()))
+        return await self._short(request, lambda store: _enveloped(_service_names(store)))
 
     async def _services_v3(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(request, lambda: orjson.dumps({"services": self._service_names()}))
-
-    def _service_names(self) -> list[str]:
-        found = services(self._api.store, _names_bounds(), now_s=time.time())
-        return sorted(row["service"] for row in rows_of(found.pieces()))
+        return await self._short(request, lambda store: orjson.dumps({"services": _service_names(store)}))
 
     async def _operation_names(self, request: web.Request) -> web.StreamResponse:
         service = request.match_info["service"]
         check_named(service, "service")
         return await self._short(
             request,
-            lambda: _enveloped(sorted({item["name"] for item in _operations(self._api.store, service, "")})),
+            lambda store: _enveloped(sorted({item["name"] for item in _operations(store, service, "")})),
         )
 
     async def _operations(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), request.query.get("spanKind", "")
-        return await self._short(request, lambda: _enveloped(_operations(self._api.store, service, kind)))
+        return await self._short(request, lambda store: _enveloped(_operations(store, service, kind)))
 
     async def _operations_v3(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), in_snake_case(request.query).get("span_kind", "")
         return await self._short(
-            request, lambda: orjson.dumps({"operations": _operations(self._api.store, service, kind)})
+            request, lambda store: orjson.dumps({"operations": _operations(store, service, kind)})
         )
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         ids = request.query.getall("traceID", [])
+        find: Callable[[Store], WholeTraces]
         if ids:
             if len(ids) > TRACES_MAX:
                 raise MalformedBody(f"traceID: expected at most {TRACES_MAX} ids", field="traceID")
-            wanted_ids = [trace_id_of(text) for text in ids]
-            find = partial(whole_traces, self._api.store, wanted_ids)
+            find = partial(whole_traces, ids=[trace_id_of(text) for text in ids])
         else:
             wanted = search_query(request.query, LEGACY, now_s, request.query.getall("tag", []))
-            find = partial(found_traces, self._api.store, wanted, now_s)
-        return await self._api.document(
-            request,
-            self._api.queues.heavy,
-            lambda: encoded_traces(whole_spans(self._api.store, find())),
-        )
+            find = partial(found_traces, wanted=wanted, now_s=now_s)
+        return await self._heavy(request, lambda store: encoded_traces(whole_spans(store, find(store))))
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
-        pieces = partial(_legacy_trace, self._api.store, trace_id)
-        return await self._api.of_trace(request, StreamedAnswer(JSON, pieces, no_end))
+        answer = StreamedAnswer(JSON, lambda store: _legacy_trace(store, trace_id), no_end)
+        return await send_trace(self._source_for(request), answer)
 
     async def _trace_v3(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
-        pieces = partial(_otlp_trace, self._api.store, trace_id)
-        return await self._api.of_trace(request, StreamedAnswer(JSON, pieces, no_end))
+        answer = StreamedAnswer(JSON, lambda store: _otlp_trace(store, trace_id), no_end)
+        return await send_trace(self._source_for(request), answer)
 
     async def _summaries(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = search_query(in_snake_case(request.query), V3, now_s)
-        return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((_summaries(self._api.store, wanted, now_s),))
-        )
+        return await self._heavy(request, lambda store: iter((_summaries(store, wanted, now_s),)))
 
     async def _dependencies(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         asked = Asked(range=recent(request.query, EDGES_RANGE_S, now_s), limit=NAMES_MAX)
-        return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((_edges(self._api.store, asked, now_s),))
-        )
+        return await self._heavy(request, lambda store: iter((_edges(store, asked, now_s),)))
 
     async def _metrics(self, metric: Metric, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = wanted_metrics(metric, request.query, now_s)
-        return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((metrics(self._api.store, wanted, now_s),))
-        )
+        return await self._heavy(request, lambda store: iter((metrics(store, wanted, now_s),)))
 
-    async def _short(self, request: web.Request, build: Callable[[], bytes]) -> web.StreamResponse:
+    async def _short(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
         """Answer with a document that takes short queries."""
-        return await self._api.document(request, self._api.queues.short, lambda: iter((build(),)))
+        source = self._source_for(request)
+        return await send_document(source, source.queues.short, lambda store: iter((build(store),)))
+
+    async def _heavy(self, request: web.Request, query: Query) -> web.StreamResponse:
+        """Answer with a document that takes long queries."""
+        source = self._source_for(request)
+        return await send_document(source, source.queues.heavy, query)
 
 
 async def _step_min(_request: web.Request) -> web.Response:
@@ -194,6 +188,11 @@ def _required_service(request: web.Request) -> str:
 
 def _names_bounds() -> Bounds:
     return Bounds(TimeRange(since_s=int(NAMES_RANGE_S)), NAMES_MAX)
+
+
+def _service_names(store: Store) -> list[str]:
+    found = services(store, _names_bounds(), now_s=time.time())
+    return sorted(row["service"] for row in rows_of(found.pieces()))
 
 
 def _operations(store: Store, service: str, kind: str) -> list[dict[str, str]]:
