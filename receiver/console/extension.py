@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from receiver.console.api.routes import Routes
+from receiver.console.api.route import Routes
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.ui.event_refresh import RefreshEvents, fetch_nothing
 from receiver.console.ui.facts import ReceiverFacts, no_name

@@ -15,7 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import Api, Routes
+from receiver.console.api.route import Routes
+from receiver.console.api.routes import Api
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import NO_FILTERS, Store

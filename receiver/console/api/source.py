@@ -13,24 +13,28 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import structlog
 from aiohttp import web
 
 from receiver.console.api.access import CALLER
 from receiver.console.api.query_queue import QueryQueue, Queues
 from receiver.console.api.reader import Query, Reader
-from receiver.console.api.sql import audited, timely
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.catalog import columns_by_table
 from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
 from receiver.console.queries.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
+from receiver.engine.limits import SECONDS_MAX
 from receiver.engine.store import Store
-from receiver.errors import LimitExceeded
+from receiver.errors import LimitExceeded, StoreTrouble
+from receiver.http.peer import network_of
 
 Row = dict[str, Any]
 Result = TypeVar("Result")
 SQL_BYTES_MAX = 8 << 20
 """Maximum size of an answer to a SQL statement on a page."""
+WALL_SECONDS_MAX = SECONDS_MAX + 10
+"""Time without output after which an answer ends although the engine does not stop."""
 ROWS_COLLECTED_MIN = 10_000
 """Minimum number of spans of a trace after whose use garbage is collected."""
 SQL_COLUMNS_MAX = 2_000
@@ -126,8 +130,8 @@ class ApiSource:
         self, queue: QueryQueue, digest: str, query: Query
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a SQL statement as `stream` does, with a limit of wall-clock time and a line in the log."""
-        async with audited(self.request, digest), self.stream(queue, query) as pieces:
-            yield timely(pieces)
+        async with _audited(self.request, digest), self.stream(queue, query) as pieces:
+            yield _timely(pieces)
 
     def within(self, projects: Sequence[str]) -> ApiSource:
         """See `LimitableSource`."""
@@ -244,3 +248,41 @@ def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | Non
         # this, the trees of several large traces would stay in memory.
         if len(rows) >= ROWS_COLLECTED_MIN:
             gc.collect()
+
+
+async def _timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer. Raises `StoreTrouble` after `WALL_SECONDS_MAX` without one.
+
+    The client does not count: pieces that it has not read are in the spool.
+    """
+    while (piece := await _next_piece(pieces)) is not None:
+        yield piece
+
+
+async def _next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
+    try:
+        async with asyncio.timeout(WALL_SECONDS_MAX):
+            return await anext(pieces, None)
+    except TimeoutError as error:
+        text = f"the statement did not stop within {WALL_SECONDS_MAX} s"
+        raise StoreTrouble(text, code=159, name="TIMEOUT_EXCEEDED") from error
+
+
+@asynccontextmanager
+async def _audited(request: web.Request, digest: str) -> AsyncIterator[None]:
+    """Log who ran which statement, how long it took and how it ended. The text itself is not logged."""
+    began_s, failure = time.monotonic(), ""
+    try:
+        yield
+    # Not only `Exception`: the server cancels the handler of a client that disconnects.
+    except BaseException as error:
+        failure = type(error).__name__
+        raise
+    finally:
+        structlog.get_logger().info(
+            "SQL statement ended",
+            peer=network_of(request.remote),
+            digest=digest,
+            seconds=round(time.monotonic() - began_s, 3),
+            error=failure,
+        )

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from receiver.console.api.access import requires
+from receiver.console.api.route import Route
 from receiver.console.ui.document import go_to
 from receiver.console.ui.forms import form_of
 from receiver.console.ui.results import Results
-from receiver.platform.api.projects import ProjectRoutes
+from receiver.platform.api.records import PlatformRoutes
 
 
 class ProjectForms:
     """Route of the form."""
 
-    def __init__(self, projects: ProjectRoutes, results: Results) -> None:
+    def __init__(self, projects: PlatformRoutes, results: Results) -> None:
         self._projects = projects
         self._results = results
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the route."""
-        router.add_post("/platform/projects/{id}/keep", self._keep)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the route."""
+        return (Route("POST", "/platform/projects/{id}/keep", self._keep, "operator", changes=True),)
 
-    @requires("operator", changes=True)
     async def _keep(self, request: web.Request) -> web.Response:
         await form_of(request)
         project_id = request.match_info["id"]

@@ -21,6 +21,7 @@ from playwright.async_api import Page
 
 from receiver import transcode
 from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.route import register
 from receiver.console.api.routes import Api
 from receiver.console.api.source import Row, SourceWithSql
 from receiver.console.api.spool import SpoolSpace
@@ -286,7 +287,7 @@ async def start_site(facts: FactsOfTest) -> AsyncIterator[StartSite]:
 
     async def start(source: SourceWithSql) -> Client:
         application = web.Application()
-        site_of(lambda _request: source, facts).add_to(application.router)
+        register(application, site_of(lambda _request: source, facts).routes())
         client = TestClient(TestServer(application))
         await client.start_server()
         clients.append(client)

@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple
 import orjson
 from multidict import MultiMapping
 
-from receiver.console.api.tools import instant_s
 from receiver.console.queries.aggregates.red import red
 from receiver.console.queries.aggregates.red_measures import ALL_PERCENTILES
 from receiver.console.queries.aggregates.time_buckets import BUCKETS_MAX
@@ -22,6 +21,7 @@ from receiver.console.queries.filters.filter import And, Intrinsic, Or
 from receiver.console.queries.question import Asked
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of
+from receiver.console.tools.common import instant_s
 from receiver.console.tools.jaeger.parameters import compared, recent
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, MalformedBody

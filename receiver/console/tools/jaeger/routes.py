@@ -29,8 +29,8 @@ from receiver.console.api.answers import send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.reader import Query
 from receiver.console.api.responses import JSON, Handler
+from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
-from receiver.console.api.tools import TRACES_MAX, in_form, trace_id_of
 from receiver.console.queries.aggregates.service_map import service_map
 from receiver.console.queries.limits import NAMES_MAX, SPANS_MAX
 from receiver.console.queries.names import Bounds, operation_names, services
@@ -40,6 +40,7 @@ from receiver.console.queries.tool_search import overviews, whole_spans
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of, trace_otlp
+from receiver.console.tools.common import TRACES_MAX, tool_route, trace_id_of
 from receiver.console.tools.jaeger.legacy import encoded_traces, envelope
 from receiver.console.tools.jaeger.metrics import NAME_OF, STEP_S_MIN, Metric, metrics, wanted_metrics
 from receiver.console.tools.jaeger.parameters import (
@@ -66,8 +67,8 @@ class JaegerRoutes:
     def __init__(self, source_for: ApiSourceFor) -> None:
         self._source_for = source_for
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
+    def routes(self) -> Iterator[Route]:
+        """Yield the routes."""
         legacy: dict[str, Handler] = {
             "/services": self._services,
             "/services/{service}/operations": self._operation_names,
@@ -85,9 +86,9 @@ class JaegerRoutes:
             "/traces/{id}": self._trace_v3,
         }
         for path, handler in legacy.items():
-            router.add_get(f"{PREFIX}{path}", in_form(handler, legacy_error, "filter"))
+            yield tool_route(f"{PREFIX}{path}", handler, legacy_error, "filter")
         for path, handler in v3.items():
-            router.add_get(f"{PREFIX}/v3{path}", in_form(handler, v3_error, "filter"))
+            yield tool_route(f"{PREFIX}/v3{path}", handler, v3_error, "filter")
 
     async def _services(self, request: web.Request) -> web.StreamResponse:
         return await self._short(request, lambda store: _enveloped(_service_names(store)))

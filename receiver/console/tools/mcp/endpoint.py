@@ -18,9 +18,9 @@ import orjson
 from aiohttp import web
 
 from receiver import __version__
-from receiver.console.api.access import requires
 from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import JSON
+from receiver.console.api.route import Route
 from receiver.console.api.source import SourceFor
 from receiver.console.tools.mcp.messages import (
     INVALID_PARAMS,
@@ -69,11 +69,10 @@ class McpRoutes:
             "tools/call": _call_tool,
         }
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the route."""
-        router.add_post("/mcp", self._post)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the route."""
+        return (Route("POST", "/mcp", self._post, "viewer", within_projects=True),)
 
-    @requires("viewer", within_projects=True)
     async def _post(self, request: web.Request) -> web.Response:
         if request.content_type != JSON:
             raise UnsupportedMedia(f"content type is not supported; expected '{JSON}'")

@@ -22,14 +22,15 @@ from aiohttp import web
 from receiver.console.api.answers import send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.responses import Handler, whole_json
+from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
-from receiver.console.api.tools import TRACES_MAX, in_form, instant_s, limit_of, time_range, trace_id_of
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT
 from receiver.console.queries.names import Bounds
 from receiver.console.queries.search import SearchQuery
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.traces import trace_otlp
+from receiver.console.tools.common import TRACES_MAX, instant_s, limit_of, time_range, tool_route, trace_id_of
 from receiver.console.tools.tempo.search import search_answer
 from receiver.console.tools.tempo.tags import parse_tag, tag_names, tag_value_texts, typed_value
 from receiver.engine.store import Store
@@ -55,8 +56,8 @@ class TempoRoutes:
     def __init__(self, source_for: ApiSourceFor) -> None:
         self._source_for = source_for
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
+    def routes(self) -> Iterator[Route]:
+        """Yield the routes."""
         handlers: dict[str, Handler] = {
             "/echo": _echo,
             "/status/buildinfo": _version,
@@ -69,7 +70,7 @@ class TempoRoutes:
             "/v2/search/tag/{tag}/values": self._tag_values,
         }
         for path, handler in handlers.items():
-            router.add_get(f"{PREFIX}{path}", in_form(handler, error_text, "q"))
+            yield tool_route(f"{PREFIX}{path}", handler, error_text, "q")
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
