@@ -99,7 +99,7 @@ async def _site(
         )
 
         def source_for(request: web.Request) -> TimedSource:
-            sources.append(TimedSource(api, request))
+            sources.append(TimedSource(api.reader, request))
             return sources[-1]
 
         async with TestClient(

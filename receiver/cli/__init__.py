@@ -19,38 +19,26 @@ from receiver import __version__
 from receiver.cli.shell import shells as _shells  # noqa: F401 - registers the shells
 from receiver.cli.shell.group import Group, examples
 from receiver.cli.shell.test_kit import TEST_KIT, test_kit_command
+from receiver.console.queries.sentences import SENTENCES
 from receiver.errors import CommandFailed, OperatorError, place_and_reason
 from receiver.logs import harmless_text, silence_libraries
 
 VERBS = {
-    "attributes": "List the attributes of spans, or the values of an attribute.",
-    "compare": "Compare two deployments: is the second worse, and where?",
+    **SENTENCES,
     "completion": "Print the script that completes commands, options and stored names in a shell.",
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop dead letters.",
-    "errors": "List errors by service, type and message.",
-    "deployment-events": "List the build log, changes of state and requests of a deployment.",
-    "deployments": "List the deployments that sent spans.",
     "explain": "Explain a trace by a language model, through the gateway of the platform.",
     "export": "Write all spans that match a filter into a file.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
     "ledger": "Print the number of received spans by outcome, and compare it with the table.",
-    "latency": "Print the durations of requests over time, as a heatmap.",
     "load": "Send load to a receiver, measure it, and verify what it stored.",
-    "operations": "List the operations of a service.",
     "platform": "Call the hosting platform (events, microfrontends, language models), or emulate it.",
-    "red": "Print rate, errors and durations of requests by service or another key.",
     "rollup": "Print the state of the rollups, or build them again.",
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema of the store.",
-    "search": "Search traces by a filter.",
     "serve": "Run the receiver.",
-    "service-map": "List the calls between services.",
-    "services": "List the services that sent spans.",
-    "shifts": "Show which attribute values are more frequent in some spans than in the others.",
-    "spans": "Search spans.",
     "sql": "Run a SELECT statement, read-only.",
-    "tail": "Print spans as they become readable.",
     "top": "Show rate, errors and durations of services, full screen and live.",
     "trace": "Print one trace.",
     "version": "Print the versions of the receiver and its dependencies.",

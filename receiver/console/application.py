@@ -7,7 +7,6 @@ from aiohttp import web
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.routes import Api
-from receiver.console.api.source import ApiSource
 from receiver.console.extension import NO_EXTENSION, Extension
 from receiver.console.tools.jaeger.routes import JaegerRoutes
 from receiver.console.tools.mcp.endpoint import McpRoutes
@@ -27,21 +26,17 @@ def operator_application(
     extension: Extension = NO_EXTENSION,
 ) -> web.Application:
     """Return the application with all routes. Spans are read through the queues of the API."""
-
-    def source_for(request: web.Request) -> ApiSource:
-        return ApiSource(api, request)
-
-    site = Site(source_for, facts, extension.pages, extension.templates)
+    site = Site(api.source, facts, extension.pages, extension.templates)
     application = api.application(
         dead_letters,
         rollup,
         site,
         DeadLetterForms(dead_letters, facts.results),
-        *extension.routes(site, source_for, facts),
+        *extension.routes(site, api.source, facts),
         Login(),
-        McpRoutes(source_for),
-        JaegerRoutes(api),
-        TempoRoutes(api),
+        McpRoutes(api.source),
+        JaegerRoutes(api.source),
+        TempoRoutes(api.source),
     )
     # The outermost, so that it also sees the errors of the other middlewares.
     application.middlewares.insert(0, ErrorPages(extension.pages).middleware)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from aiohttp import web
-
-from receiver.console.api.routes import Routes
-from receiver.console.api.source import ApiSource
+from receiver.console.api.route import Routes
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.ui.event_refresh import RefreshEvents, fetch_nothing
 from receiver.console.ui.facts import ReceiverFacts, no_name
 from receiver.console.ui.page import Page
 from receiver.console.ui.site import Site
 
-SourceFor = Callable[[web.Request], ApiSource]
 
-
-def no_routes(_site: Site, _source_for: SourceFor, _facts: ReceiverFacts) -> Iterable[Routes]:
+def no_routes(_site: Site, _source_for: ApiSourceFor, _facts: ReceiverFacts) -> Iterable[Routes]:
     """Return no routes."""
     return ()
 
@@ -29,7 +25,7 @@ class Extension:
     pages: Sequence[Page] = ()
     templates: Sequence[str] = ()
     """Packages with the templates of these pages."""
-    routes: Callable[[Site, SourceFor, ReceiverFacts], Iterable[Routes]] = no_routes
+    routes: Callable[[Site, ApiSourceFor, ReceiverFacts], Iterable[Routes]] = no_routes
     project_name: Callable[[str], str] = no_name
     """Returns the name of a project; empty if it is not known."""
     refresh_events: RefreshEvents = fetch_nothing

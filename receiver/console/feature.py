@@ -67,7 +67,10 @@ class Console:
         api_fd, *clickhouse_fds = parts.listen_fds
         await parts.ports.serve("api", application, api_fd)
         endpoint = ClickHouseEndpoint(
-            api, lambda: parts.settings.api.clickhouse_token, parts.settings.store.database
+            api.source,
+            lambda: parts.settings.api.clickhouse_token,
+            parts.settings.store.database,
+            parts.settings.api_hosts,
         )
         for clickhouse_fd in clickhouse_fds:
             await parts.ports.serve("clickhouse", endpoint.application(), clickhouse_fd)

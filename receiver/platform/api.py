@@ -1,6 +1,6 @@
-"""API routes for the platform.
+"""API routes for installations, and for the projects that were removed on the platform.
 
-    GET  /api/v1/platform/installations         every installation of the integration, the newest first
+    GET  /api/v1/platform/installations         an object for each installation, the newest first
     GET  /api/v1/platform/projects              an object for each removed project
     POST /api/v1/platform/projects/{id}/keep    keep its spans: revoke that they become due for deletion
 
@@ -10,23 +10,37 @@ Invariant: a POST requires a content type that a browser sends across sites only
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from receiver.console.api.access import requires
 from receiver.console.api.dead_letters import require_json_content_type
-from receiver.console.api.lines import JSON_LINES, end_line
-from receiver.console.queries.question import reject_unknown_parameters
+from receiver.console.api.description.operation import BY_STORE, Operation
+from receiver.console.api.lines import JSON_LINES
+from receiver.console.api.responses import whole_json, whole_lines
+from receiver.console.api.route import Route
+from receiver.console.queries.question import Parameter, reject_unknown_parameters
 from receiver.errors import DiskTrouble, NoSuchProject
 from receiver.logs import limited
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.projects import Projects, removed_projects
 from receiver.platform.installations.records import Installation
+
+PATH: Final = "/api/v1/platform"
+_INSTALLATIONS = Operation("installations", "Installations of the platform's integration.", (), (JSON_LINES,))
+_PROJECTS = Operation("removedProjects", "Projects that were removed on the platform.", (), (JSON_LINES,))
+_KEEP = Operation(
+    "keepProject",
+    "Keep the spans of a removed project: they do not become due for deletion.",
+    (Parameter("id", "the id of a project", is_required=True),),
+    errors=(HTTPStatus.NOT_FOUND, *BY_STORE),
+)
 
 
 class InstallationEntry(msgspec.Struct, frozen=True):
@@ -74,49 +88,38 @@ def instant_of(at_s: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class InstallationRoutes:
-    """Handlers for installations and their dependencies."""
+class PlatformRoutes:
+    """Handlers for the records of the platform and their dependencies."""
 
     installations: Installations
-    pool: ThreadPoolExecutor
-
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
-        router.add_get("/api/v1/platform/installations", self._list)
-
-    @requires("viewer")
-    async def _list(self, request: web.Request) -> web.Response:
-        reject_unknown_parameters(request.query)
-        rows = await asyncio.get_running_loop().run_in_executor(self.pool, entries, self.installations)
-        return _lines_of(rows)
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectRoutes:
-    """Handlers for removed projects and their dependencies."""
-
     projects: Projects
     retention_days: Callable[[], int]
     """Returns `platform.webhook.project_retention_days`."""
     pool: ThreadPoolExecutor
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
-        router.add_get("/api/v1/platform/projects", self._list)
-        router.add_post("/api/v1/platform/projects/{id}/keep", self._keep)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        keep = f"{PATH}/projects/{{id}}/keep"
+        return (
+            Route("GET", f"{PATH}/installations", self._installations, "viewer", operation=_INSTALLATIONS),
+            Route("GET", f"{PATH}/projects", self._projects, "viewer", operation=_PROJECTS),
+            Route("POST", keep, self._keep, "operator", changes=True, operation=_KEEP),
+        )
 
-    @requires("viewer")
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _installations(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
-        listed = removed_projects(self.projects.all(), self.retention_days())
-        return _lines_of(listed)
+        loop = asyncio.get_running_loop()
+        return whole_lines(await loop.run_in_executor(self.pool, entries, self.installations))
 
-    @requires("operator", changes=True)
+    async def _projects(self, request: web.Request) -> web.Response:
+        reject_unknown_parameters(request.query)
+        return whole_lines(removed_projects(self.projects.all(), self.retention_days()))
+
     async def _keep(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         reject_unknown_parameters(request.query)
         await self.keep(request.match_info["id"])
-        return web.Response(body=b"{}\n", headers={"Content-Type": "application/json"})
+        return whole_json(HTTPStatus.OK, {})
 
     async def keep(self, project_id: str) -> None:
         """Keep the spans of a removed project. Raises `NoSuchProject` or `DiskTrouble`."""
@@ -131,8 +134,3 @@ class ProjectRoutes:
         project = self.projects.find(project_id)
         if not is_changed and (project is None or not project.is_revoked):
             raise NoSuchProject("no removed project has this id")
-
-
-def _lines_of(rows: Sequence[msgspec.Struct]) -> web.Response:
-    lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + end_line(len(rows))
-    return web.Response(body=lines, headers={"Content-Type": JSON_LINES})

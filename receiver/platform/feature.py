@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from receiver.console.api.routes import Routes
-from receiver.console.extension import Extension, SourceFor
+from receiver.console.api.route import Routes
+from receiver.console.api.source import ApiSourceFor
+from receiver.console.extension import Extension
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.page import Page
 from receiver.console.ui.site import Site
 from receiver.feature import StoreParts
 from receiver.metrics import Metrics
-from receiver.platform.api import InstallationRoutes, ProjectRoutes
+from receiver.platform.api import PlatformRoutes
 from receiver.platform.deployment_events.follower import follower_for
 from receiver.platform.explain.explainer import Explainer
 from receiver.platform.explain.routes import ExplainRoutes
@@ -89,17 +90,19 @@ def pages_of(records: PlatformRecords) -> tuple[Page, ...]:
 
 
 def _routes(
-    records: PlatformRecords, site: Site, source_for: SourceFor, facts: ReceiverFacts
+    records: PlatformRecords, site: Site, source_for: ApiSourceFor, facts: ReceiverFacts
 ) -> Iterable[Routes]:
     explainer = Explainer(lambda: facts.settings.platform)
-    project_routes = ProjectRoutes(
-        records.projects, lambda: facts.settings.platform.webhook.project_retention_days, facts.pool
+    platform_routes = PlatformRoutes(
+        records.installations,
+        records.projects,
+        lambda: facts.settings.platform.webhook.project_retention_days,
+        facts.pool,
     )
     return (
         explanation.ExplainForm(site, explainer),
         ExplainRoutes(source_for, explainer),
         InstallRoutes(facts, records),
-        project_routes,
-        platform.ProjectForms(project_routes, facts.results),
-        InstallationRoutes(records.installations, facts.pool),
+        platform_routes,
+        platform.ProjectForms(platform_routes, facts.results),
     )

@@ -36,7 +36,7 @@ async def served(store: Any, directory: Path, token: str = "") -> AsyncIterator[
             stream_pool=stream_pool,
             space=SpoolSpace(directory, 0, lambda: 0),
         )
-        endpoint = ClickHouseEndpoint(api, lambda: token, DATABASE)
+        endpoint = ClickHouseEndpoint(api.source, lambda: token, DATABASE)
         async with TestClient(TestServer(endpoint.application())) as client:
             yield client
 

@@ -15,7 +15,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import Api, Routes
+from receiver.console.api.route import Routes
+from receiver.console.api.routes import Api
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import StoreTrouble
@@ -111,14 +113,14 @@ def shop_store(directory: Path) -> Iterator[Store]:
 async def served(
     store: Any,  # noqa: ANN401 - also broken stores
     directory: Path,
-    routes: Callable[[Api], Routes],
+    routes: Callable[[ApiSourceFor], Routes],
     token: str = "",
 ) -> AsyncIterator[Client]:
     """Yield a client of the API with these routes."""
     with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(directory, 0, lambda: 0)
         api = Api(store, lambda: token, dict, dict, dict, pool, stream_pool, space)
-        async with TestClient(TestServer(api.application(routes(api)))) as client:
+        async with TestClient(TestServer(api.application(routes(api.source)))) as client:
             yield client
 
 

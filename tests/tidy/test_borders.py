@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,3 +51,18 @@ def test_no_folder_has_too_many_modules() -> None:
 
     crowded = {folder: count for folder, count in folders.items() if count > MODULES_MAX}
     assert {folder: count for folder, count in crowded.items() if not f"{folder}/".startswith(COMMANDS)} == {}
+
+
+STORE_HOLDERS = {"api/reader.py", "api/rollup.py", "api/routes.py"}
+"""The reader, the routes of rollups, which read no spans, and the class that builds the reader."""
+
+
+def test_routes_and_tools_reach_the_store_through_the_reader_only() -> None:
+    console = ROOT / "receiver/console"
+    holders = {
+        path.relative_to(console).as_posix()
+        for path in tracked(*(f"receiver/console/{part}/*.py" for part in ("api", "tools", "ui")))
+        if re.search(r"\b(self|self\._?\w+|api)\.store\b", path.read_text())
+    }
+
+    assert holders == STORE_HOLDERS

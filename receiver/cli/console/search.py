@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,11 +12,20 @@ from receiver.cli.console.questions import Row, common_parameters, run_question
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_with_deployment
 from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.sentences import SENTENCES
 from receiver.sizes import duration_text
+
+_DETAILS: Final = """
+FILTER compares fields (service, name, status, kind, duration, project, deployment, root, has-error,
+trace:duration) and attributes (http.route, span.KEY, resource.KEY, event.KEY) by = != < <= > >= =~ !~ or
+exists, joined by spaces, OR, - and parentheses. {FILTER} && {FILTER} searches traces with a span for
+each. Quote it for the shell.
+"""
 
 
 @click.command(
     cls=FilterCommand,
+    help=f"{SENTENCES['search']}\n\n{_DETAILS}",
     epilog=examples(
         "trace-drain search 'service=web status=error duration>250ms' --since 24h",
         """trace-drain search 'http.route="/api/*" -name=~"^health"'""",
@@ -26,13 +35,7 @@ from receiver.sizes import duration_text
 @filter_words()
 @click.option("--traceql", "is_traceql", is_flag=True, help="FILTER is a query in TraceQL.")
 def search(words: tuple[str, ...], *, is_traceql: bool, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Search traces that have a span which matches FILTER, those with the newest matching spans first.
-
-    FILTER compares fields (service, name, status, kind, duration, project, deployment, root, has-error,
-    trace:duration) and attributes (http.route, span.KEY, resource.KEY, event.KEY) by = != < <= > >= =~ !~ or
-    exists, joined by spaces, OR, - and parentheses. {FILTER} && {FILTER} searches traces with a span for
-    each. Quote it for the shell.
-    """
+    """Run the command."""
     run_question("search", {"q" if is_traceql else "filter": " ".join(words), **options}, _table)
 
 

@@ -20,7 +20,11 @@ QUESTION: Final = QUESTIONS["shifts"]
 _HEAD = ("attribute", "matching spans", "other spans", "evidence")
 
 
-@click.command(cls=FilterCommand, epilog=examples(*QUESTION.examples))
+@click.command(
+    cls=FilterCommand,
+    help=f"{QUESTION.summary}\n\nFILTER is that of `search`.",
+    epilog=examples(*QUESTION.examples),
+)
 @filter_words(is_required=True)
 @click.option(
     "--against",
@@ -29,10 +33,7 @@ _HEAD = ("attribute", "matching spans", "other spans", "evidence")
     help="Compare with the spans that match this filter. [all other spans]",
 )
 def shifts(words: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Show which attribute values occur more often in the spans that match FILTER than in others.
-
-    FILTER is that of `search`.
-    """
+    """Run the command."""
     run_question("shifts", {"filter": " ".join(words), **options}, _table)
 
 

@@ -10,20 +10,22 @@ from receiver.cli.console.questions import Row, common_parameters, own_parameter
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_with_deployment
 from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.sentences import SENTENCES
 from receiver.sizes import duration_text
 
 
 @click.command(
+    help=f"""{SENTENCES["spans"]} As JSON and CSV they have every stored column.
+
+    A note on standard error reports that more spans match than --limit, or that none does.
+    """,
     epilog=examples(
         "trace-drain spans --since 15m --project prj_1 --service web",
         "trace-drain spans --since 24h --limit 1000000 --format jsonl > spans.jsonl",
-    )
+    ),
 )
 def spans(**options: str | None) -> None:
-    """Search spans, newest first. As JSON and CSV they have every stored column.
-
-    A note on standard error reports that more spans match than --limit, or that none does.
-    """
+    """Run the command."""
     run_question("spans", options, _table)
 
 

@@ -20,6 +20,7 @@ from receiver.cli.shell.text_width import padded
 from receiver.console.queries.arrivals import OVERLAP_MS
 from receiver.console.queries.limits import ARRIVALS_MAX
 from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.sentences import SENTENCES
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.logs import harmless_text
 from receiver.settings import Settings
@@ -39,6 +40,11 @@ WIDTHS: Final = (12, 9, 6, 20, 36)
 
 @click.command(
     cls=FilterCommand,
+    help=f"""{SENTENCES["tail"]}
+
+    Prints spans that match FILTER, which is that of `search`, until Ctrl-C. Continues after a restart of the
+    receiver.
+    """,
     epilog=examples(
         "trace-drain tail",
         "trace-drain tail 'service=web (status=error OR duration>1s)'",
@@ -63,10 +69,7 @@ WIDTHS: Final = (12, 9, 6, 20, 36)
     help="json: one JSON object a line.",
 )
 def tail(words: tuple[str, ...], *, config: str | None, data: str | None, since: str, form: str) -> None:
-    """Print spans that match FILTER as they become readable, until Ctrl-C.
-
-    FILTER is that of `search`. Continues after a restart of the receiver.
-    """
+    """Run the command."""
     settings, text = loaded_with(config, data).settings, " ".join(words)
     has_colors = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     with filter_errors_shown(text):

@@ -3,9 +3,8 @@
 A caller proves its name by a bearer token, a session cookie or the header of a trusted proxy; the first that
 the request has counts. Without configured credentials, every caller is the administrator of this machine.
 
-Invariant: each handler declares the role that it requires; a handler without a declaration requires `admin`,
-    and refuses callers whose projects are limited. A handler that changes something declares that too, and
-    each request for it is logged.
+Invariant: the entry of a route names the role that it requires; a route without an entry requires `admin`,
+    and refuses callers whose projects are limited. Each request for a route that changes something is logged.
 Never: logs a token or a cookie.
 """
 
@@ -17,17 +16,23 @@ from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Final, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 import structlog
 from aiohttp import hdrs, web
 
-from receiver.console.api.install_state import STATE_S, check_state, state_value
-from receiver.console.api.login_limit import LoginLimit
 from receiver.console.api.problems import PREFIX, Forbidden, Unauthorized
 from receiver.console.api.responses import Handler
-from receiver.console.api.sessions import new_key, session_user, session_value
+from receiver.console.api.route import Requirement, route_of
+from receiver.console.api.sessions import (
+    STATE_S,
+    check_state,
+    new_key,
+    session_user,
+    session_value,
+    state_value,
+)
 from receiver.http.peer import peer_address
 from receiver.settings import Access as AccessSettings
 from receiver.settings import Role, User
@@ -38,14 +43,13 @@ NAME_CHARS_MAX = 256
 """Maximum length of a name that a proxy sends."""
 NEXT_CHARS_MAX = 2_000
 """Length of a URL up to which a login returns to it; percent-encoding triples it, and URLs have a limit."""
+FAILURES_MAX = 5
+"""Failed logins from an address within `WINDOW_S`, counted from the first of them."""
+WINDOW_S = 60.0
+ADDRESSES_MAX = 10_000
+"""Addresses that are remembered. Above, the address whose window began first is forgotten."""
 _TOKEN_OWNER: Final = "(api_token)"  # noqa: S105 - a name. Names in the settings have no parentheses
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
-_REQUIREMENT: Final = "requires"
-_CHANGES: Final = "changes"
-_WITHIN_PROJECTS: Final = "within_projects"
-
-Requirement = Role | Literal["public"]
-AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 log = structlog.get_logger()
 
 
@@ -69,32 +73,29 @@ ACCESS: Final[web.AppKey[Access]] = web.AppKey("access")
 _LOCAL: Final = Caller("(local)", "admin", "none")
 
 
-def requires(
-    needed: Requirement, *, changes: bool = False, within_projects: bool = False
-) -> Callable[[AnyHandler], AnyHandler]:
-    """Declare the role that a handler requires.
+class LoginLimit:
+    """Limit on failed logins: at `FAILURES_MAX` an address must wait, even if it sends a valid token."""
 
-    `changes`: whether the handler changes the state of the receiver.
-    `within_projects`: whether all that it answers about spans comes from `Api.stream`, which reads the
-    projects of the caller only. Other handlers refuse callers with limited projects.
-    """
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._failures: dict[str, tuple[float, int]] = {}
+        """Address → when its window began, and its failures since then; in the order of the beginnings."""
 
-    def declare(handler: AnyHandler) -> AnyHandler:
-        vars(handler).update({_REQUIREMENT: needed, _CHANGES: changes, _WITHIN_PROJECTS: within_projects})
-        return handler
+    def wait_s(self, address: str) -> float:
+        """Return how long this address must wait until its next login; 0 if it need not wait."""
+        begin_s, count = self._failures.get(address, (0.0, 0))
+        return max(0.0, begin_s + WINDOW_S - self._now()) if count >= FAILURES_MAX else 0.0
 
-    return declare
-
-
-def declared(handler: object) -> Requirement | None:
-    """Return the role that a handler requires; `None` if it declares none."""
-    needed: Requirement | None = getattr(handler, _REQUIREMENT, None)
-    return needed
-
-
-def is_change(handler: object) -> bool:
-    """Return whether a handler declares that it changes the state of the receiver."""
-    return bool(getattr(handler, _CHANGES, False))
+    def record_failure(self, address: str) -> None:
+        """Count a failed login."""
+        now_s = self._now()
+        begin_s, count = self._failures.get(address, (now_s, 0))
+        if now_s - begin_s >= WINDOW_S:
+            del self._failures[address]
+            begin_s, count = now_s, 0
+        self._failures[address] = begin_s, count + 1
+        if len(self._failures) > ADDRESSES_MAX:
+            del self._failures[next(iter(self._failures))]
 
 
 class Access:
@@ -191,15 +192,15 @@ def _has_repeated_credentials(request: web.Request) -> bool:
 
 @web.middleware
 async def log_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Log each request of a known caller whose handler changes something, with its result."""
+    """Log each request of a known caller for a route that changes something, with its result."""
     status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
     try:
         response = await handler(request)
         status = response.status
         return response
     finally:
-        caller = request.get(CALLER)
-        if caller is not None and is_change(request.match_info.handler):
+        caller, route = request.get(CALLER), route_of(request)
+        if caller is not None and route is not None and route.changes:
             log.info(
                 "change requested",
                 action=request.method,
@@ -220,13 +221,14 @@ def _needed(request: web.Request) -> Requirement:
     # The path or the method has no route; a known caller learns that.
     if request.match_info.http_exception is not None:
         return "viewer"
-    return declared(request.match_info.handler) or "admin"
+    route = route_of(request)
+    return "admin" if route is None else route.role
 
 
 def is_within_projects(request: web.Request) -> bool:
     """Return whether a caller with limited projects may send the request."""
-    match = request.match_info
-    return match.http_exception is not None or getattr(match.handler, _WITHIN_PROJECTS, False)
+    route = route_of(request)
+    return request.match_info.http_exception is not None or (route is not None and route.within_projects)
 
 
 def is_for_reader(request: web.Request) -> bool:

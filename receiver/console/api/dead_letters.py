@@ -15,19 +15,35 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from http import HTTPStatus
+from typing import Final, TypeVar
 
-import msgspec
 from aiohttp import web
 
-from receiver.console.api.access import requires
-from receiver.console.api.lines import JSON_LINES, end_line
-from receiver.console.queries.question import reject_unknown_parameters
+from receiver.console.api.description.operation import BY_STORE, Operation
+from receiver.console.api.lines import JSON_LINES
+from receiver.console.api.responses import JSON, whole_json, whole_lines
+from receiver.console.api.route import Route
+from receiver.console.queries.question import Parameter, reject_unknown_parameters
 from receiver.errors import UnsupportedMedia
 from receiver.reports import DeadLetterOperations, Replayed
 
-JSON = "application/json"
 T = TypeVar("T")
+_ID: Final = Parameter("id", "the id of a dead letter", is_required=True)
+_LIST: Final = Operation("deadLetters", "Dead letters.", (), (JSON_LINES,), BY_STORE)
+_SHOW: Final = Operation("deadLetter", "A dead letter.", (_ID,), errors=(HTTPStatus.NOT_FOUND, *BY_STORE))
+_REPLAY: Final = Operation(
+    "replayDeadLetter",
+    "Move a dead letter back into the journal.",
+    (_ID,),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BY_STORE),
+)
+_DELETE: Final = Operation(
+    "deleteDeadLetter",
+    "Delete a dead letter permanently.",
+    (_ID,),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BY_STORE),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +53,29 @@ class DeadLetterRoutes:
     dead_letters: DeadLetterOperations
     pool: ThreadPoolExecutor
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the dead letter routes to the router of the API."""
-        router.add_get("/api/v1/dead", self._list)
-        router.add_get("/api/v1/dead/{id}", self._show)
-        router.add_post("/api/v1/dead/{id}/replay", self._replay)
-        router.add_delete("/api/v1/dead/{id}", self._drop)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route("GET", "/api/v1/dead", self._list, "viewer", operation=_LIST),
+            Route("GET", "/api/v1/dead/{id}", self._show, "viewer", operation=_SHOW),
+            Route(
+                "POST", "/api/v1/dead/{id}/replay", self._replay, "operator", changes=True, operation=_REPLAY
+            ),
+            Route("DELETE", "/api/v1/dead/{id}", self._drop, "operator", changes=True, operation=_DELETE),
+        )
 
-    @requires("viewer")
     async def _list(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
-        listed = await self._run_in_pool(self.dead_letters.entries)
-        lines = b"".join(map(_json_line, listed)) + end_line(len(listed))
-        return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
+        return whole_lines(await self._run_in_pool(self.dead_letters.entries))
 
-    @requires("viewer")
     async def _show(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
         return _answer(await self._run_in_pool(lambda: self.dead_letters.entry(name)))
 
-    @requires("operator", changes=True)
     async def _replay(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         return _answer((await self.replay(_dead_letter_id(request)))._asdict())
 
-    @requires("operator", changes=True)
     async def _drop(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
         await self.drop(name)
@@ -92,8 +106,4 @@ def require_json_content_type(request: web.Request) -> None:
 
 
 def _answer(content: object) -> web.Response:
-    return web.Response(body=_json_line(content), headers={"Content-Type": JSON})
-
-
-def _json_line(content: object) -> bytes:
-    return msgspec.json.encode(content) + b"\n"
+    return whole_json(HTTPStatus.OK, content)

@@ -8,6 +8,7 @@ from typing import NamedTuple, NotRequired, TypedDict
 import msgspec
 
 from receiver.console.queries.limits import LimitedLines
+from receiver.engine.store import Store
 
 JSON_LINES = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -39,7 +40,7 @@ class StreamedAnswer(NamedTuple):
     """An answer that is sent while its query runs."""
 
     content_type: str
-    pieces: Callable[[], Iterator[bytes]]
+    pieces: Callable[[Store], Iterator[bytes]]
     """Runs the query; blocks."""
     end: Callable[[int], bytes]
     """Returns the last bytes, from the number of lines that precede them."""
@@ -77,12 +78,12 @@ def no_end(_count: int) -> bytes:
     return b""
 
 
-def limited_answer(ask: Callable[[], LimitedLines]) -> StreamedAnswer:
+def limited_answer(ask: Callable[[Store], LimitedLines]) -> StreamedAnswer:
     """Return an answer that a thread computes: `ask` may run statements before it returns its lines."""
     asked: list[LimitedLines] = []
 
-    def pieces() -> Iterator[bytes]:
-        asked.append(ask())
+    def pieces(store: Store) -> Iterator[bytes]:
+        asked.append(ask(store))
         return asked[0].pieces()
 
     def end(count: int) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from aiohttp import ETag, hdrs, web
 
 from receiver.console.api.coding import Encoder, encoder_of, preferred_coding
 from receiver.console.api.description.page import STYLE_SOURCE
-from receiver.console.api.lines import StreamedAnswer
+from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line
 from receiver.errors import ReceiverError, StoreTrouble
 from receiver.logs import limited
 
@@ -79,6 +79,12 @@ def whole_json(status: int, body: Any, more: Mapping[str, str] | None = None) ->
         body=msgspec.json.encode(body) + b"\n",
         headers={**(more or {}), "Content-Type": JSON},
     )
+
+
+def whole_lines(rows: Sequence[object]) -> web.Response:
+    """Return an object for each row, then the line with their number."""
+    lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + end_line(len(rows))
+    return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
 
 
 def head_of(answer: StreamedAnswer) -> web.Response:

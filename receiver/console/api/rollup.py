@@ -13,14 +13,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
 
-import msgspec
 from aiohttp import web
 
-from receiver.console.api.access import requires
 from receiver.console.api.dead_letters import require_json_content_type
-from receiver.console.api.lines import JSON_LINES, end_line
-from receiver.console.queries.question import reject_unknown_parameters
+from receiver.console.api.description.operation import BY_STORE, Operation
+from receiver.console.api.lines import JSON_LINES
+from receiver.console.api.responses import whole_json, whole_lines
+from receiver.console.api.route import Route
+from receiver.console.queries.parameter_types import TIME
+from receiver.console.queries.question import Parameter, reject_unknown_parameters
 from receiver.console.queries.rollup import status
 from receiver.console.queries.rollup.derivation import Closing
 from receiver.console.queries.rollup.slots import invalidate
@@ -28,6 +32,16 @@ from receiver.console.queries.rollup.tables import HOUR_S
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import parse_since
+
+_STATUS: Final = Operation(
+    "rollup", "State of the rollups: by day, then by table.", (), (JSON_LINES,), BY_STORE
+)
+_REBUILD: Final = Operation(
+    "rebuildRollups",
+    "Derive the rollups again from the spans.",
+    (Parameter("since", "how far back, like 24h; all by default", schema=TIME),),
+    errors=BY_STORE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +56,22 @@ class RollupRoutes:
     """Starts to derive the hours that are due."""
     pool: ThreadPoolExecutor
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
-        router.add_get("/api/v1/rollup", self._status)
-        router.add_post("/api/v1/rollup/rebuild", self._rebuild)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route("GET", "/api/v1/rollup", self._status, "viewer", operation=_STATUS),
+            Route(
+                "POST", "/api/v1/rollup/rebuild", self._rebuild, "operator", changes=True, operation=_REBUILD
+            ),
+        )
 
-    @requires("viewer")
     async def _status(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
-        rows = await asyncio.get_running_loop().run_in_executor(self.pool, self._rows)
-        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + end_line(len(rows))
-        return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
+        return whole_lines(await asyncio.get_running_loop().run_in_executor(self.pool, self._rows))
 
     def _rows(self) -> list[status.DayStatus | status.TableStatus]:
         return [*status.days(self.store, self.closing()), *status.tables(self.store)]
 
-    @requires("operator", changes=True)
     async def _rebuild(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         reject_unknown_parameters(request.query, ("since",))
@@ -68,7 +82,7 @@ class RollupRoutes:
         await asyncio.get_running_loop().run_in_executor(self.pool, invalidate, self.store, from_hour)
         # After the slots are incomplete; a thread that wakes earlier could find nothing due.
         self.wake()
-        return web.Response(body=b"{}\n", headers={"Content-Type": "application/json"})
+        return whole_json(HTTPStatus.OK, {})
 
 
 def since_hour(since: str, now_s: float) -> int:

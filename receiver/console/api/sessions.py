@@ -1,7 +1,17 @@
-r"""Session cookies: signed, with an expiry, and valid only while the user has the same token.
+r"""Signed values: cookies of sessions, and states of installations.
+
+A session is valid only while the user has the same token.
 
     value:  EXPIRY . MAC      seconds since 1970, then 64 hexadecimal digits
     MAC:    HMAC-SHA256(key, EXPIRY \0 name of the user \0 token of the user)
+
+A state of an installation proves that a redirect of the platform follows a request of the same user:
+
+    value:  EXPIRY . NONCE . MAC     seconds since 1970, 22 random characters, 64 hexadecimal digits
+    MAC:    HMAC-SHA256(key, JSON list of purpose, EXPIRY, NONCE, user and redirect URL)
+
+Browsers do not add the session cookie to a redirect of another site, and the page that completes the
+installation changes data by GET: only this state proves that the user wants that.
 
 The key is in DATA/session.key. There is no list of sessions: a new token, another name or a new key ends the
 sessions that were made with the old one.
@@ -18,15 +28,22 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from receiver.durable.files import DISK, Files, write_durably
-from receiver.errors import place_and_reason
+from receiver.errors import InstallationRefused, place_and_reason
 from receiver.logs import limited
 from receiver.settings import User
 
 KEY_NAME = "session.key"
 KEY_BYTES = 32
 _VALUE = re.compile(r"(?P<expiry>[0-9]{1,12})\.[0-9a-f]{64}")
+STATE_S: Final = 1_800
+"""Lifetime of a state: as long as the platform accepts the code that comes with it."""
+_PURPOSE: Final = "install"
+_STATE = re.compile(r"(?P<expiry>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})\.(?P<mac>[0-9a-f]{64})")
 
 
 def load_key(data_dir: Path, files: Files = DISK) -> bytes:
@@ -79,3 +96,31 @@ def session_user(key: bytes, value: str, users: Iterable[User], now_s: float) ->
         if hmac.compare_digest(session_value(key, user, expires_at_s), value):
             return user
     return None
+
+
+def state_value(key: bytes, signer: tuple[str, str], redirect_url: str, expires_at_s: int) -> str:
+    """Return a new state. `signer`: the kind and the name of the user."""
+    nonce = secrets.token_urlsafe(16)
+    return f"{expires_at_s}.{nonce}.{_state_mac(key, signer, redirect_url, str(expires_at_s), nonce)}"
+
+
+def check_state(key: bytes, value: str, signer: tuple[str, str], redirect_url: str, now_s: float) -> None:
+    """Raise `InstallationRefused` if the state is forged, of another user or redirect URL, or expired."""
+    match = _STATE.fullmatch(value)
+    if match is None or not hmac.compare_digest(
+        _state_mac(key, signer, redirect_url, match["expiry"], match["nonce"]), match["mac"]
+    ):
+        raise InstallationRefused(
+            "this link does not come from an installation that you began here, or the settings have changed "
+            "since; nothing was changed, so begin on the page Platform, as the same user, in this browser"
+        )
+    if int(match["expiry"]) <= now_s:
+        raise InstallationRefused(
+            f"the installation was begun over {STATE_S // 60} minutes ago, and the platform's code expires "
+            "as fast; nothing was changed, so begin again on the page Platform"
+        )
+
+
+def _state_mac(key: bytes, signer: tuple[str, str], redirect_url: str, expiry: str, nonce: str) -> str:
+    # As JSON, so that no part can end in another. The message of a session begins with a digit.
+    return mac_of(key, msgspec.json.encode([_PURPOSE, expiry, nonce, *signer, redirect_url]))

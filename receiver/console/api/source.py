@@ -9,26 +9,32 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import structlog
 from aiohttp import web
 
 from receiver.console.api.access import CALLER
-from receiver.console.api.query_queue import QueryQueue
-from receiver.console.api.routes import Api
-from receiver.console.api.sql import audited, next_piece
+from receiver.console.api.query_queue import QueryQueue, Queues
+from receiver.console.api.reader import Query, Reader
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.catalog import columns_by_table
 from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
 from receiver.console.queries.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
-from receiver.errors import LimitExceeded
+from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.store import Store
+from receiver.errors import LimitExceeded, StoreTrouble
+from receiver.http.peer import network_of
 
 Row = dict[str, Any]
 Result = TypeVar("Result")
 SQL_BYTES_MAX = 8 << 20
 """Maximum size of an answer to a SQL statement on a page."""
+WALL_SECONDS_MAX = SECONDS_MAX + 10
+"""Time without output after which an answer ends although the engine does not stop."""
 ROWS_COLLECTED_MIN = 10_000
 """Minimum number of spans of a trace after whose use garbage is collected."""
 SQL_COLUMNS_MAX = 2_000
@@ -102,34 +108,51 @@ SourceFor = Callable[[web.Request], Source]
 
 
 class ApiSource:
-    """`Source` with the queues and limits of the API."""
+    """`Source` with the queues and limits of the API. Every query for a request goes through it."""
 
-    def __init__(self, api: Api, request: web.Request, projects: Sequence[str] | None = None) -> None:
+    def __init__(self, reader: Reader, request: web.Request, projects: Sequence[str] | None = None) -> None:
         """`projects`: the only ones that it reads; those of the caller if omitted."""
-        self._api = api
-        self._request = request
+        self.request = request
+        self._reader = reader
         self._projects = request[CALLER].projects if projects is None else projects
+
+    @property
+    def queues(self) -> Queues:
+        """Return the queues that admit queries."""
+        return self._reader.queues
+
+    def stream(self, queue: QueryQueue, query: Query) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Run a query for the request, and yield the pieces of its answer: see `Reader.stream`."""
+        return self._reader.stream(self.request, queue, query, self._projects)
+
+    @asynccontextmanager
+    async def stream_sql(
+        self, queue: QueryQueue, digest: str, query: Query
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Run a SQL statement as `stream` does, with a limit of wall-clock time and a line in the log."""
+        async with _audited(self.request, digest), self.stream(queue, query) as pieces:
+            yield _timely(pieces)
 
     def within(self, projects: Sequence[str]) -> ApiSource:
         """See `LimitableSource`."""
         visible = [project for project in projects if not self._projects or project in self._projects]
         # An empty list would mean all projects.
-        return ApiSource(self._api, self._request, visible or self._projects)
+        return ApiSource(self._reader, self.request, visible or self._projects)
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         """See `Source`."""
         question = QUESTIONS[name]
         asked = question.parse(query)
-        queue = self._api.queues.short if question.is_short else self._api.queues.heavy
-        return await self._answer(queue, lambda: question.ask(self._api.store, asked, time.time()))
+        queue = self.queues.short if question.is_short else self.queues.heavy
+        return await self._answer(queue, lambda store: question.ask(store, asked, time.time()))
 
     async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
         """See `Source`."""
         plain = normalized_trace_id(trace_id)
-        places = self._api.outlines
+        places = self._reader.outlines
         await places.acquire()
         try:
-            _, body = await self._body(self._api.queues.short, lambda: outline(self._api.store, plain))
+            _, body = await self._body(self.queues.short, lambda store: outline(store, plain))
         except BaseException:
             places.release()
             raise
@@ -144,42 +167,39 @@ class ApiSource:
         plain, projects = normalized_trace_id(trace_id), self._projects
         if not projects:
             return False
-        api, found = self._api, list[bool]()
+        found = list[bool]()
 
-        def pieces() -> Iterator[bytes]:
-            found.append(hides_spans(api.store, plain, projects))
+        def pieces(store: Store) -> Iterator[bytes]:
+            found.append(hides_spans(store, plain, projects))
             yield b""
 
-        async with api.stream(self._request, api.queues.short, pieces, projects) as answer:
+        async with self.stream(self.queues.short, pieces) as answer:
             await anext(answer, b"")
         return found[0]
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """See `Source`."""
         plain = normalized_trace_id(trace_id)
-        answer = await self._answer(self._api.queues.short, lambda: span(self._api.store, plain, span_id))
+        answer = await self._answer(self.queues.short, lambda store: span(store, plain, span_id))
         return answer.rows[0] if answer.rows else None
 
     @property
     def allows_sql(self) -> bool:
         """Return whether the receiver answers SQL statements."""
-        return self._api.allows_sql
+        return self._reader.allows_sql
 
     async def sql(self, asked: SqlQuery) -> SqlAnswer:
         """Answer a SQL statement, with the limits and the line in the log that it has over HTTP."""
         columns: list[Column] = []
         asked_lines: list[LimitedLines] = []
 
-        def pieces() -> Iterator[bytes]:
-            asked_lines.append(sql(self._api.store, asked, columns.extend))
+        def pieces(store: Store) -> Iterator[bytes]:
+            asked_lines.append(sql(store, asked, columns.extend))
             yield from asked_lines[0].pieces()
 
         began_s, body = time.monotonic(), b""
-        async with (
-            audited(self._request, asked.digest),
-            self._api.stream(self._request, self._api.queues.sql, pieces) as found,
-        ):
-            while (piece := await next_piece(found)) is not None:
+        async with self.stream_sql(self.queues.sql, asked.digest, pieces) as found:
+            async for piece in found:
                 body += piece
                 if len(body) > SQL_BYTES_MAX:
                     text = f"the answer is larger than {SQL_BYTES_MAX} bytes; expected fewer rows or columns"
@@ -191,26 +211,32 @@ class ApiSource:
     async def sql_columns(self) -> list[Row]:
         """Return table, name and type of each column that a SQL statement may read."""
         answer = await self._answer(
-            self._api.queues.short, lambda: LimitedLines(columns_by_table(self._api.store), SQL_COLUMNS_MAX)
+            self.queues.short, lambda store: LimitedLines(columns_by_table(store), SQL_COLUMNS_MAX)
         )
         return answer.rows
 
-    async def _answer(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> Answer:
+    async def _answer(self, queue: QueryQueue, ask: Callable[[Store], LimitedLines]) -> Answer:
         asked, body = await self._body(queue, ask)
         # Seconds for the largest answers: other requests go on meanwhile.
         rows = await asyncio.to_thread(lambda: list(rows_of([body])))
         return Answer(rows, asked.is_cut, asked.close_keys)
 
-    async def _body(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> tuple[LimitedLines, bytes]:
+    async def _body(
+        self, queue: QueryQueue, ask: Callable[[Store], LimitedLines]
+    ) -> tuple[LimitedLines, bytes]:
         asked: list[LimitedLines] = []
 
-        def pieces() -> Iterator[bytes]:
-            asked.append(ask())
+        def pieces(store: Store) -> Iterator[bytes]:
+            asked.append(ask(store))
             yield from asked[0].pieces()
 
-        async with self._api.stream(self._request, queue, pieces, self._projects) as found:
+        async with self.stream(queue, pieces) as found:
             body = b"".join([piece async for piece in found])
         return asked[0], body
+
+
+ApiSourceFor = Callable[[web.Request], ApiSource]
+"""Returns the source of a request."""
 
 
 def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | None:
@@ -222,3 +248,41 @@ def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | Non
         # this, the trees of several large traces would stay in memory.
         if len(rows) >= ROWS_COLLECTED_MIN:
             gc.collect()
+
+
+async def _timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer. Raises `StoreTrouble` after `WALL_SECONDS_MAX` without one.
+
+    The client does not count: pieces that it has not read are in the spool.
+    """
+    while (piece := await _next_piece(pieces)) is not None:
+        yield piece
+
+
+async def _next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
+    try:
+        async with asyncio.timeout(WALL_SECONDS_MAX):
+            return await anext(pieces, None)
+    except TimeoutError as error:
+        text = f"the statement did not stop within {WALL_SECONDS_MAX} s"
+        raise StoreTrouble(text, code=159, name="TIMEOUT_EXCEEDED") from error
+
+
+@asynccontextmanager
+async def _audited(request: web.Request, digest: str) -> AsyncIterator[None]:
+    """Log who ran which statement, how long it took and how it ended. The text itself is not logged."""
+    began_s, failure = time.monotonic(), ""
+    try:
+        yield
+    # Not only `Exception`: the server cancels the handler of a client that disconnects.
+    except BaseException as error:
+        failure = type(error).__name__
+        raise
+    finally:
+        structlog.get_logger().info(
+            "SQL statement ended",
+            peer=network_of(request.remote),
+            digest=digest,
+            seconds=round(time.monotonic() - began_s, 3),
+            error=failure,
+        )

@@ -1,4 +1,4 @@
-"""SQL over HTTP: the statement of a request, the limit of its wall-clock time, and its line in the log.
+"""Routes of SQL: the rows of a SELECT statement.
 
 GET  /api/v1/sql?query=SELECT …&limit=100&format=csv
 POST /api/v1/sql                                        {"query": "SELECT …", "limit": 100, "format": "csv"}
@@ -6,29 +6,79 @@ POST /api/v1/sql                                        {"query": "SELECT …", 
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from http import HTTPStatus
+from typing import Final
 
 import msgspec
-import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from receiver.console.api.dead_letters import require_json_content_type
+from receiver.console.api.description.operation import BY_QUERY, Operation
 from receiver.console.api.exports import ENDINGS
 from receiver.console.api.lines import StreamedAnswer, limited_answer, no_end
+from receiver.console.api.responses import head_of, send
+from receiver.console.api.route import Route
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
-from receiver.console.queries.question import reject_unknown_parameters
-from receiver.console.queries.raw_sql.statement import SqlQuery, parse_sql, sql, sql_csv, sql_parquet
-from receiver.engine.limits import SECONDS_MAX
-from receiver.engine.store import Store
-from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
-from receiver.http.peer import network_of
+from receiver.console.queries.parameter_types import choice, whole_number
+from receiver.console.queries.question import Parameter, reject_unknown_parameters
+from receiver.console.queries.raw_sql.statement import (
+    FORMATS,
+    LINES_DEFAULT,
+    LINES_MAX,
+    QUERY_CHARS_MAX,
+    SqlQuery,
+    parse_sql,
+    sql,
+    sql_csv,
+    sql_parquet,
+)
+from receiver.errors import MalformedBody, NotAllowed
 
-WALL_SECONDS_MAX = SECONDS_MAX + 10
-"""Time without output after which an answer ends although the engine does not stop."""
+_MEMBERS: Final = (
+    Parameter(
+        "query",
+        "a SELECT statement in ClickHouse's SQL",
+        is_required=True,
+        schema={"type": "string", "minLength": 1, "maxLength": QUERY_CHARS_MAX},
+    ),
+    Parameter("limit", "maximum number of lines", schema=whole_number(1, LINES_MAX, LINES_DEFAULT)),
+    Parameter("format", "format of the lines", schema=choice(FORMATS, ExportFormat.JSONL)),
+)
+_TYPES: Final = tuple(CONTENT_TYPES[form] for form in FORMATS)
+_GET: Final = Operation(
+    "sql", "The rows of a SELECT statement, if the setting api.sql allows it.", _MEMBERS, _TYPES, BY_QUERY
+)
+_POST: Final = Operation(
+    "postSql",
+    "The same, with the statement in the body, which may be longer than a URL.",
+    content_types=_TYPES,
+    errors=(*BY_QUERY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    body=_MEMBERS,
+)
+
+
+class SqlRoutes:
+    """Handlers of the routes."""
+
+    def __init__(self, source_for: ApiSourceFor) -> None:
+        self._source_for = source_for
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route("GET", "/api/v1/sql", self._sql, "operator", operation=_GET),
+            Route("POST", "/api/v1/sql", self._sql, "operator", operation=_POST),
+        )
+
+    async def _sql(self, request: web.Request) -> web.StreamResponse:
+        source = self._source_for(request)
+        asked = await statement_of(request, is_allowed=source.allows_sql)
+        answer = sql_answer(asked)
+        if request.method == hdrs.METH_HEAD:
+            return head_of(answer)
+        async with source.stream_sql(source.queues.sql, asked.digest, answer.pieces) as pieces:
+            return await send(request, await anext(pieces, b""), pieces, answer)
 
 
 async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
@@ -46,49 +96,10 @@ async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
     return parse_sql({name: str(value) for name, value in members.items()})
 
 
-def sql_answer(store: Store, asked: SqlQuery) -> StreamedAnswer:
+def sql_answer(asked: SqlQuery) -> StreamedAnswer:
     """Return the answer to a statement. Only lines of JSON end with their count and whether they are cut."""
     if asked.form == ExportFormat.JSONL:
-        return limited_answer(lambda: sql(store, asked))
+        return limited_answer(lambda store: sql(store, asked))
     pieces = {ExportFormat.CSV: sql_csv, ExportFormat.PARQUET: sql_parquet}[asked.form]
     headers = {"Content-Disposition": f'attachment; filename="rows.{ENDINGS[asked.form]}"'}
-    return StreamedAnswer(CONTENT_TYPES[asked.form], partial(pieces, store, asked), no_end, headers)
-
-
-async def timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of an answer. Raises `StoreTrouble` after `WALL_SECONDS_MAX` without one.
-
-    The client does not count: pieces that it has not read are in the spool.
-    """
-    while (piece := await next_piece(pieces)) is not None:
-        yield piece
-
-
-async def next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
-    """Wait for the next piece; `None` at the end. Raises as `timely` does."""
-    try:
-        async with asyncio.timeout(WALL_SECONDS_MAX):
-            return await anext(pieces, None)
-    except TimeoutError as error:
-        text = f"the statement did not stop within {WALL_SECONDS_MAX} s"
-        raise StoreTrouble(text, code=159, name="TIMEOUT_EXCEEDED") from error
-
-
-@asynccontextmanager
-async def audited(request: web.Request, digest: str) -> AsyncIterator[None]:
-    """Log who ran which statement, how long it took and how it ended. The text itself is not logged."""
-    began_s, failure = time.monotonic(), ""
-    try:
-        yield
-    # Not only `Exception`: the server cancels the handler of a client that disconnects.
-    except BaseException as error:
-        failure = type(error).__name__
-        raise
-    finally:
-        structlog.get_logger().info(
-            "SQL statement ended",
-            peer=network_of(request.remote),
-            digest=digest,
-            seconds=round(time.monotonic() - began_s, 3),
-            error=failure,
-        )
+    return StreamedAnswer(CONTENT_TYPES[asked.form], lambda store: pieces(store, asked), no_end, headers)

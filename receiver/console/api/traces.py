@@ -1,4 +1,4 @@
-"""Answers about a trace, and about the differences of two traces.
+"""Routes of a trace, and of the differences of two traces.
 
 GET /api/v1/traces/{id}?format=lines          every stored column, one JSON object a span
 GET /api/v1/traces/{id}?format=otlp-json      one `TracesData` in OTLP JSON
@@ -9,9 +9,20 @@ GET /api/v1/traces/{id}/compare/{other}       the differences of two traces, one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
 
+from aiohttp import web
+
+from receiver.console.api.access import CALLER
+from receiver.console.api.answers import send_trace
+from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
 from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
-from receiver.console.queries.question import reject_unknown_parameters
+from receiver.console.api.route import Route
+from receiver.console.api.source import ApiSourceFor
+from receiver.console.queries.limits import LimitedLines
+from receiver.console.queries.parameter_types import TRACE_ID, choice
+from receiver.console.queries.question import Parameter, reject_unknown_parameters
 from receiver.console.queries.traces.otlp import CONTENT_TYPES, OtlpFormat
 from receiver.console.queries.traces.traces import (
     comparison,
@@ -24,23 +35,73 @@ from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 
 LINES = "lines"
+_TRACE: Final = Operation(
+    "trace",
+    "The spans of a trace.",
+    (
+        TRACE,
+        Parameter(
+            "format",
+            "lines: a line for each stored row; otlp-json, otlp-protobuf: a TracesData",
+            schema=choice((LINES, *OtlpFormat), LINES),
+        ),
+    ),
+    (JSON_LINES, *CONTENT_TYPES.values()),
+    (*BY_QUERY, HTTPStatus.NOT_FOUND),
+)
+_COMPARISON: Final = Operation(
+    "compareTraces",
+    "The differences of two traces: a line per pair of spans, and per span that only one of them has.",
+    (TRACE, Parameter("other", "the id of the other trace", is_required=True, schema=TRACE_ID)),
+    (JSON_LINES,),
+    (*BY_QUERY, HTTPStatus.NOT_FOUND),
+)
 
 
-def trace_answer(
-    store: Store, trace_id: str, query: Mapping[str, str], projects: Sequence[str]
-) -> StreamedAnswer:
+class TraceRoutes:
+    """Handlers of the routes."""
+
+    def __init__(self, source_for: ApiSourceFor) -> None:
+        self._source_for = source_for
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route(
+                "GET", "/api/v1/traces/{id}", self._trace, "viewer", within_projects=True, operation=_TRACE
+            ),
+            Route(
+                "GET",
+                "/api/v1/traces/{id}/compare/{other}",
+                self._comparison,
+                "viewer",
+                within_projects=True,
+                operation=_COMPARISON,
+            ),
+        )
+
+    async def _trace(self, request: web.Request) -> web.StreamResponse:
+        answer = trace_answer(request.match_info["id"], request.query, request[CALLER].projects)
+        return await send_trace(self._source_for(request), answer)
+
+    async def _comparison(self, request: web.Request) -> web.StreamResponse:
+        ids = request.match_info["id"], request.match_info["other"]
+        return await send_trace(self._source_for(request), comparison_answer(*ids, request.query))
+
+
+def trace_answer(trace_id: str, query: Mapping[str, str], projects: Sequence[str]) -> StreamedAnswer:
     """Return the answer to a request for a trace. `projects`: of the caller."""
     reject_unknown_parameters(query, ("format",))
     plain, form = normalized_trace_id(trace_id), query.get("format", LINES)
     if form != LINES:
         otlp = _otlp_format(form)
-        return StreamedAnswer(CONTENT_TYPES[otlp], lambda: trace_otlp(store, plain, otlp), no_end)
-    # Nothing runs yet: the statement starts in the query's thread, when the pieces are read.
-    lines, hidden = trace(store, plain), list[bool]()
+        return StreamedAnswer(CONTENT_TYPES[otlp], lambda store: trace_otlp(store, plain, otlp), no_end)
+    started, hidden = list[LimitedLines](), list[bool]()
 
-    def pieces() -> Iterator[bytes]:
+    def pieces(store: Store) -> Iterator[bytes]:
         has_lines = False
-        for piece in lines.pieces():
+        started.append(trace(store, plain))
+        for piece in started[0].pieces():
             has_lines = True
             yield piece
         # After the lines: a connection runs one statement at a time. Not without lines: it would find the
@@ -49,15 +110,15 @@ def trace_answer(
             hidden.append(hides_spans(store, plain, projects))
 
     return StreamedAnswer(
-        JSON_LINES, pieces, lambda count: end_line(count, is_cut=lines.is_cut, hides_spans=any(hidden))
+        JSON_LINES, pieces, lambda count: end_line(count, is_cut=started[0].is_cut, hides_spans=any(hidden))
     )
 
 
-def comparison_answer(store: Store, trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:
+def comparison_answer(trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:
     """Return the answer to a request for the differences of two traces."""
     reject_unknown_parameters(query)
     ids = normalized_trace_id(trace_id), normalized_trace_id(other_id)
-    return StreamedAnswer(JSON_LINES, lambda: comparison(store, *ids), end_line)
+    return StreamedAnswer(JSON_LINES, lambda store: comparison(store, *ids), end_line)
 
 
 def _otlp_format(text: str) -> OtlpFormat:

@@ -24,6 +24,7 @@ from receiver.console.queries.limits import (
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
 from receiver.console.queries.search import SearchQuery, TraceSummary, search
+from receiver.console.queries.sentences import SENTENCES
 from receiver.console.queries.spans import spans, spans_arrow
 from receiver.engine.store import Store
 
@@ -43,7 +44,7 @@ def _search(store: Store, asked: Asked, now_s: float) -> LimitedLines:
 
 QUESTIONS: Final[Mapping[str, Question]] = {
     "search": Question(
-        summary="Search traces by a filter, those with the newest matching spans first.",
+        summary=SENTENCES["search"],
         row=TraceSummary,
         ask=_search,
         noun="trace",
@@ -55,7 +56,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         limit_max=TRACES_MAX,
     ),
     "spans": Question(
-        summary="Search spans, newest first.",
+        summary=SENTENCES["spans"],
         row=dict,
         ask=spans,
         ask_arrow=spans_arrow,
@@ -70,7 +71,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         limit_max=SPANS_MAX,
     ),
     "services": Question(
-        summary="List the services that sent spans, with their numbers of spans, errors and operations.",
+        summary=SENTENCES["services"],
         row=names.ServiceRow,
         ask=_services,
         noun="service",
@@ -81,7 +82,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "operations": Question(
-        summary="List the operations of SERVICE with spans, errors and percentiles of their duration.",
+        summary=SENTENCES["operations"],
         row=names.OperationRow,
         ask=_operations,
         noun="operation",
@@ -93,7 +94,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "attributes": Question(
-        summary="List the attributes of spans and resources, or the values of the attribute KEY.",
+        summary=SENTENCES["attributes"],
         row=attributes.AttributeRow,
         ask=attributes.attributes,
         noun="line",
@@ -106,7 +107,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "tail": Question(
-        summary="List the spans that were received last, the last first.",
+        summary=SENTENCES["tail"],
         row=arrivals.ArrivalRow,
         ask=arrivals.arrivals,
         check=arrivals.check,
@@ -123,7 +124,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         limit_max=ARRIVALS_MAX,
     ),
     "service-map": Question(
-        summary="List the calls between services, with errors and percentiles of the duration of each edge.",
+        summary=SENTENCES["service-map"],
         row=EdgeRow,
         ask=service_map,
         noun="edge",
@@ -134,7 +135,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "red": Question(
-        summary="Print rate, errors and durations of requests by service or another field or attribute.",
+        summary=SENTENCES["red"],
         row=red.RedRow,
         ask=red.red,
         noun="line",
@@ -150,7 +151,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "latency": Question(
-        summary="Print how the durations of requests are distributed over time, as a heatmap.",
+        summary=SENTENCES["latency"],
         row=latency.LatencyRow,
         ask=latency.latency,
         noun="line",
@@ -165,7 +166,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "errors": Question(
-        summary="List the errors by service, type and message, with placeholders for numbers and ids.",
+        summary=SENTENCES["errors"],
         row=ErrorRow,
         ask=error_groups,
         noun="error",
@@ -176,7 +177,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "deployments": Question(
-        summary="List the deployments that sent spans, the newest first.",
+        summary=SENTENCES["deployments"],
         row=DeploymentRow,
         ask=deployments,
         noun="deployment",
@@ -187,7 +188,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "deployment-events": Question(
-        summary="List the stored events of DEPLOYMENT: build log, changes of state, requests.",
+        summary=SENTENCES["deployment-events"],
         row=deployment_events.DeploymentEventRow,
         ask=deployment_events.deployment_events,
         check=deployment_events.check,
@@ -203,7 +204,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "compare": Question(
-        summary="Compare the deployment B with the deployment A: is B worse, and where?",
+        summary=SENTENCES["compare"],
         row=compare.Comparison,
         ask=compare.compare,
         check=compare.check,
@@ -228,7 +229,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ),
     ),
     "shifts": Question(
-        summary="Show which attribute values occur more often in the spans that match FILTER than in others.",
+        summary=SENTENCES["shifts"],
         row=ShiftRow,
         ask=shifts,
         noun="value",

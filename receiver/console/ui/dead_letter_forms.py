@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from receiver.console.api.access import requires
 from receiver.console.api.dead_letters import DeadLetterRoutes
+from receiver.console.api.route import Route
 from receiver.console.ui.document import go_to
 from receiver.console.ui.forms import form_of
 from receiver.console.ui.numbers import count
@@ -23,12 +23,13 @@ class DeadLetterForms:
         self._dead_letters = dead_letters
         self._results = results
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes."""
-        router.add_post("/receiver/dead/{id}/replay", self._replay)
-        router.add_post("/receiver/dead/{id}/drop", self._drop)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route("POST", "/receiver/dead/{id}/replay", self._replay, "operator", changes=True),
+            Route("POST", "/receiver/dead/{id}/drop", self._drop, "operator", changes=True),
+        )
 
-    @requires("operator", changes=True)
     async def _replay(self, request: web.Request) -> web.Response:
         await form_of(request)
         replayed = await self._dead_letters.replay(request.match_info["id"])
@@ -37,7 +38,6 @@ class DeadLetterForms:
         rows = f"{count(replayed.rows)} {'row' if replayed.rows == 1 else 'rows'}"
         return self._done(f"{rows} of {replayed.id} moved into the journal as segment {replayed.segment}.")
 
-    @requires("operator", changes=True)
     async def _drop(self, request: web.Request) -> web.Response:
         await form_of(request)
         name = request.match_info["id"]

@@ -13,7 +13,8 @@ from http import HTTPStatus
 import structlog
 from aiohttp import hdrs, web
 
-from receiver.console.api.access import ACCESS, COOKIE, LOGIN, requires
+from receiver.console.api.access import ACCESS, COOKIE, LOGIN
+from receiver.console.api.route import Route
 from receiver.console.ui.document import document, go_to
 from receiver.console.ui.forms import form_of
 from receiver.console.ui.templating import environment, render
@@ -31,13 +32,14 @@ class Login:
     def __init__(self) -> None:
         self._templates = environment()
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes."""
-        router.add_get(LOGIN, self._show)
-        router.add_post(LOGIN, self._log_in)
-        router.add_post("/logout", self._log_out)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route("GET", LOGIN, self._show, "public"),
+            Route("POST", LOGIN, self._log_in, "public"),
+            Route("POST", "/logout", self._log_out, "public"),
+        )
 
-    @requires("public")
     async def _show(self, request: web.Request) -> web.Response:
         next_url, caller = local_url(request.query.get("next", "")), request.app[ACCESS].caller_of(request)
         if caller is not None and caller.proof in {"none", "session"}:
@@ -46,7 +48,6 @@ class Login:
         is_after_link = request.headers.get("Sec-Fetch-Site") == "cross-site"
         return self._page(HTTPStatus.OK, next_url, again=is_after_link)
 
-    @requires("public")
     async def _log_in(self, request: web.Request) -> web.Response:
         form = await form_of(request)
         next_url, access = local_url(form.get("next", "")), request.app[ACCESS]
@@ -78,7 +79,6 @@ class Login:
         )
         return answer
 
-    @requires("public")
     async def _log_out(self, request: web.Request) -> web.Response:
         caller = request.app[ACCESS].caller_of(request)
         if caller is not None and caller.proof == "session":

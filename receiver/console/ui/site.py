@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -13,8 +13,10 @@ import orjson
 from aiohttp import hdrs, web
 from multidict import MultiDict
 
-from receiver.console.api.access import CALLER, requires
+from receiver.console.api.access import CALLER
 from receiver.console.api.problems import problem_of
+from receiver.console.api.responses import Handler
+from receiver.console.api.route import Route
 from receiver.console.api.source import Row, SourceWithSql
 from receiver.console.queries.traces.trace_model import trace_of
 from receiver.console.ui.choices import Choices
@@ -74,27 +76,26 @@ class Site:
         self._templates = environment(templates)
         self._choices = Choices()
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes of all pages and files."""
+    def routes(self) -> Iterator[Route]:
+        """Yield the routes of all pages and files."""
         for page in self._pages.values():
-            router.add_get(page.path, self._handler(page))
-        router.add_post(PAGES["sql"].path, self._statement)
-        router.add_get("/traces/compare", self._compare_traces)
-        router.add_get("/choices", self._offered)
-        router.add_get("/connect/checks", self._checks)
-        router.add_get("/tail/rows", self._tail_rows)
-        router.add_get("/trace/{id}/outline", self._outline)
-        router.add_get("/trace/{id}/span/{span}", self._span)
-        router.add_get(PREFIX + "/{digest}/{name}", _send_file)
+            handler = self._handler(page)
+            yield Route("GET", page.path, handler, page.role, within_projects=page.within_projects)
+        yield Route("POST", PAGES["sql"].path, self._statement, "operator")
+        yield Route("GET", "/traces/compare", self._compare_traces, "viewer", within_projects=True)
+        yield Route("GET", "/choices", self._offered, "viewer", within_projects=True)
+        yield Route("GET", "/connect/checks", self._checks, "viewer")
+        yield Route("GET", "/tail/rows", self._tail_rows, "viewer", within_projects=True)
+        yield Route("GET", "/trace/{id}/outline", self._outline, "viewer", within_projects=True)
+        yield Route("GET", "/trace/{id}/span/{span}", self._span, "viewer", within_projects=True)
+        yield Route("GET", PREFIX + "/{digest}/{name}", _send_file, "public")
 
-    def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        @requires(page.role, within_projects=page.within_projects)
+    def _handler(self, page: Page) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self.page(request, page, request.query)
 
         return handle
 
-    @requires("operator")
     async def _statement(self, request: web.Request) -> web.StreamResponse:
         """Redirect to the page of a SQL statement; send the page if the statement is too long for a URL."""
         form = await form_of(request)
@@ -131,7 +132,6 @@ class Site:
             for task in (build, *choices):
                 task.cancel()
 
-    @requires("viewer", within_projects=True)
     async def _offered(self, request: web.Request) -> web.Response:
         """Answer with the projects and deployments for the script that offers them in the frame."""
         view = self._view(request, checked_parameters(request.query, ()))
@@ -139,7 +139,6 @@ class Site:
         lists = self._choices.of(view).items()
         return _json(orjson.dumps({name: [each._asdict() for each in offered] for name, offered in lists}))
 
-    @requires("viewer")
     async def _checks(self, request: web.Request) -> web.Response:
         """Answer with the check list of a drain for the script that shows it."""
         steps = await checks(
@@ -148,7 +147,6 @@ class Site:
         answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
         return _json(orjson.dumps(answer))
 
-    @requires("viewer", within_projects=True)
     async def _tail_rows(self, request: web.Request) -> web.Response:
         """Answer with the spans received since a time for the script that adds them to the page."""
         view = self._view(request, checked_parameters(request.query, (*PAGES["tail"].parameters, "after")))
@@ -156,7 +154,6 @@ class Site:
         rows = [tail.shown(view, row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
-    @requires("viewer", within_projects=True)
     async def _compare_traces(self, request: web.Request) -> web.StreamResponse:
         """Redirect to the comparison of the two traces `id` of a form."""
         ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
@@ -184,7 +181,6 @@ class Site:
             facts=self._facts,
         )
 
-    @requires("viewer", within_projects=True)
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
         body = await self._source_for(request).outline(request.match_info["id"], _outline_of)
@@ -192,7 +188,6 @@ class Site:
             raise web.HTTPNotFound
         return _json(body)
 
-    @requires("viewer", within_projects=True)
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with one span in full."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
@@ -246,7 +241,6 @@ def _json(body: bytes) -> web.Response:
     return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
 
 
-@requires("public")
 async def _send_file(request: web.Request) -> web.Response:
     file = static_files().get(request.match_info["name"])
     if file is None or file.url != request.path:

@@ -15,11 +15,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 from aiohttp import hdrs, web
 
-from receiver.console.api.access import CALLER, requires
+from receiver.console.api.access import CALLER
 from receiver.console.api.dead_letters import require_json_content_type
+from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
 from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line
 from receiver.console.api.query_queue import CLIENT_CHECK_S
 from receiver.console.api.responses import JSON, send, whole_json
+from receiver.console.api.route import Route
 from receiver.console.api.source import LimitableSource
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.platform.explain.conversation import Event
@@ -27,7 +29,21 @@ from receiver.platform.explain.explainer import Explainer
 
 T = TypeVar("T")
 PATH: Final = "/api/v1/traces/{id}/explain"
-_ANSWER: Final = StreamedAnswer(JSON_LINES, lambda: iter(()), end_line)
+_ERRORS: Final = (*BY_QUERY, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+_PREVIEW: Final = Operation(
+    "previewExplanation",
+    "What an explanation of the trace would send to a language model, byte for byte, and its cost.",
+    (TRACE,),
+    errors=_ERRORS,
+)
+_EXPLANATION: Final = Operation(
+    "explainTrace",
+    "Send the trace to the language model of the settings: a line per request, call, sentence and end.",
+    (TRACE,),
+    (JSON_LINES,),
+    _ERRORS,
+)
+_ANSWER: Final = StreamedAnswer(JSON_LINES, lambda _: iter(()), end_line)
 
 
 class ExplainRoutes:
@@ -37,13 +53,14 @@ class ExplainRoutes:
         self._source_for = source_for
         self._explainer = explainer
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes."""
-        router.add_get(PATH, self._preview)
-        router.add_post(PATH, self._explain)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        # `operator`, because an explanation costs money and sends data to the platform.
+        return (
+            Route("GET", PATH, self._preview, "operator", within_projects=True, operation=_PREVIEW),
+            Route("POST", PATH, self._explain, "operator", within_projects=True, operation=_EXPLANATION),
+        )
 
-    # `operator`, because an explanation costs money and sends data to the platform.
-    @requires("operator", within_projects=True)
     async def _preview(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
         if request.method == hdrs.METH_HEAD:
@@ -51,7 +68,6 @@ class ExplainRoutes:
         preview = await self._explainer.preview(self._source_for(request), request.match_info["id"])
         return whole_json(HTTPStatus.OK, preview)
 
-    @requires("operator", within_projects=True)
     async def _explain(self, request: web.Request) -> web.StreamResponse:
         require_json_content_type(request)
         reject_unknown_parameters(request.query)

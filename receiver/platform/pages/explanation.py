@@ -7,7 +7,8 @@ from functools import partial
 
 from aiohttp import web
 
-from receiver.console.api.access import CALLER, requires
+from receiver.console.api.access import CALLER
+from receiver.console.api.route import Route
 from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.console.ui.forms import form_of
 from receiver.console.ui.page import Context, Page
@@ -56,11 +57,10 @@ class ExplainForm:
         self._site = site
         self._explainer = explainer
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the route."""
-        router.add_post(PAGE.path, self._explain)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the route."""
+        return (Route("POST", PAGE.path, self._explain, "operator", within_projects=True),)
 
-    @requires("operator", within_projects=True)
     async def _explain(self, request: web.Request) -> web.StreamResponse:
         await form_of(request)
         page = PAGE._replace(build=partial(self._answered, request))

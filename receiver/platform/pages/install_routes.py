@@ -17,7 +17,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import structlog
 from aiohttp import web
 
-from receiver.console.api.access import ACCESS, CALLER, requires
+from receiver.console.api.access import ACCESS, CALLER
+from receiver.console.api.route import Route
 from receiver.console.ui.document import go_to
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.errors import InstallationRefused
@@ -40,19 +41,19 @@ class InstallRoutes:
         self._facts = facts
         self._installing = Installing(records.installations, records.directory)
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes. HEAD, which may come before GET, is not answered: it would use the code."""
-        router.add_get(f"{PAGE}/install", self._begin, allow_head=False)
-        router.add_get(f"{PAGE}/installed", self._complete, allow_head=False)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes. HEAD, which may come before GET, is not answered: it would use the code."""
+        return (
+            Route("GET", f"{PAGE}/install", self._begin, "admin", has_head=False),
+            Route("GET", f"{PAGE}/installed", self._complete, "admin", changes=True, has_head=False),
+        )
 
-    @requires("admin")
     async def _begin(self, request: web.Request) -> web.Response:
         """Lead to the platform, with a new state."""
         platform = self._platform()
         state = request.app[ACCESS].new_state(request[CALLER], platform.redirect_url)
         return go_to(install_link(platform, state))
 
-    @requires("admin", changes=True)
     async def _complete(self, request: web.Request) -> web.Response:
         """Exchange the code, and lead to the page: its URL has neither the code nor the state."""
         platform, query = self._platform(), request.query

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from receiver.console.api.access import requires
+from receiver.console.api.route import Route
 from receiver.console.ui.document import go_to
 from receiver.console.ui.forms import form_of
 from receiver.console.ui.page import Context
 from receiver.console.ui.results import Results
 from receiver.console.ui.view import View
 from receiver.errors import OperatorError, place_and_reason
-from receiver.platform.api import InstallationEntry, ProjectRoutes, entry_of
+from receiver.platform.api import InstallationEntry, PlatformRoutes, entry_of
 from receiver.platform.client.connection import NEEDED, missing_scopes
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.installing import unusable_settings
@@ -123,15 +123,14 @@ def _feature(name: str, needed: tuple[str, ...], record: Installation, problem: 
 class ProjectForms:
     """Form that keeps the spans of a removed project, with the same handler as the API."""
 
-    def __init__(self, projects: ProjectRoutes, results: Results) -> None:
+    def __init__(self, projects: PlatformRoutes, results: Results) -> None:
         self._projects = projects
         self._results = results
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the route."""
-        router.add_post("/platform/projects/{id}/keep", self._keep)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the route."""
+        return (Route("POST", "/platform/projects/{id}/keep", self._keep, "operator", changes=True),)
 
-    @requires("operator", changes=True)
     async def _keep(self, request: web.Request) -> web.Response:
         await form_of(request)
         project_id = request.match_info["id"]

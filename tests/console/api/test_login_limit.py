@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.console.api import login_limit
-from receiver.console.api.login_limit import FAILURES_MAX, WINDOW_S, LoginLimit
+from receiver.console.api import access
+from receiver.console.api.access import FAILURES_MAX, WINDOW_S, LoginLimit
 
 
 class Clock:
@@ -50,7 +50,7 @@ def test_failures_of_an_earlier_window_do_not_count() -> None:
 
 
 def test_address_whose_window_began_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_limit, "ADDRESSES_MAX", 2)
+    monkeypatch.setattr(access, "ADDRESSES_MAX", 2)
     clock = Clock()
     limit = LoginLimit(clock)
     fail(limit, FAILURES_MAX, "a")

@@ -6,19 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.description import openapi
+from receiver.console.api.description.operation import question_parameters
 from receiver.console.api.description.page import page
-from receiver.console.api.description.route_table import ROUTES
 from receiver.console.api.lines import ARROW, JSON_LINES
 from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.route import Route, routes_of
 from receiver.console.api.routes import Api
-from receiver.console.api.source import ApiSource
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.aggregates.counts import parse_counts
 from receiver.console.queries.export import CONTENT_TYPES as EXPORT_TYPES
@@ -29,7 +28,7 @@ from receiver.console.queries.raw_sql.statement import parse_sql
 from receiver.console.queries.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from receiver.errors import Refused
 from receiver.http.protocol import PROBLEM
-from receiver.platform.api import InstallationRoutes, ProjectRoutes
+from receiver.platform.api import PlatformRoutes
 from receiver.platform.explain.explainer import Explainer
 from receiver.platform.explain.routes import ExplainRoutes
 from receiver.platform.installations.installations import Installations
@@ -37,46 +36,43 @@ from receiver.platform.installations.projects import Projects
 from receiver.settings import Platform
 from tests.support.fake_clickhouse import MemoryStore
 
-UNDESCRIBED = {("GET", "/docs")}
+Document = dict[str, Any]
 
 
-def routes_of_application(directory: Path) -> set[tuple[str, str]]:
+@pytest.fixture(scope="module")
+def routes(tmp_path_factory: pytest.TempPathFactory) -> list[Route]:
+    """Return the routes of the API with those of the platform's side."""
+    directory = tmp_path_factory.mktemp("data")
     with ThreadPoolExecutor(1) as pool:
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
         dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
         rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        platform = InstallationRoutes(Installations(directory / "platform"), pool)
-        projects = ProjectRoutes(Projects(directory / "platform"), lambda: 0, pool)
-        explain = ExplainRoutes(lambda request: ApiSource(api, request), Explainer(Platform))
-        application = api.application(dead_letters, rollup, platform, projects, explain)
-    return {
-        (route.method, route.resource.canonical)
-        for route in application.router.routes()
-        if route.resource is not None and route.method != "HEAD"
-    }
+        records = directory / "platform"
+        platform = PlatformRoutes(Installations(records), Projects(records), lambda: 0, pool)
+        explain = ExplainRoutes(api.source, Explainer(Platform))
+        return routes_of(api.application(dead_letters, rollup, platform, explain))
 
 
-def test_every_route_is_described_and_no_other(tmp_path: Path) -> None:
-    described = {
-        (method.upper(), path)
-        for path, operations in openapi.document()["paths"].items()
-        for method in operations
-    }
-
-    assert described == routes_of_application(tmp_path) - UNDESCRIBED
+@pytest.fixture
+def document(routes: list[Route]) -> Document:
+    return openapi.document(routes)
 
 
-def test_parameters_of_a_question_are_those_that_it_accepts() -> None:
-    paths = openapi.document()["paths"]
+def test_every_route_of_the_api_but_its_page_is_described(routes: list[Route], document: Document) -> None:
+    described = {(method, path) for method, path, _ in operations(document)}
+
+    assert described == {(route.method.lower(), route.path) for route in routes} - {("get", "/docs")}
+
+
+def test_parameters_of_a_question_are_those_that_it_accepts(document: Document) -> None:
+    paths = document["paths"]
 
     for name, question in QUESTIONS.items():
         described = {parameter["name"] for parameter in paths[f"/api/v1/{name}"]["get"]["parameters"]}
         assert described == set(question.parameter_names)
 
 
-def test_every_reference_of_the_description_resolves() -> None:
-    document = openapi.document()
-
+def test_every_reference_of_the_description_resolves(document: Document) -> None:
     references = set(references_of(document))
 
     assert references
@@ -92,8 +88,7 @@ def references_of(part: Any) -> list[str]:  # noqa: ANN401 - any JSON
     return [found for value in part for found in references_of(value)] if isinstance(part, list) else []
 
 
-def test_page_escapes_the_description_and_loads_nothing() -> None:
-    document = openapi.document()
+def test_page_escapes_the_description_and_loads_nothing(document: Document) -> None:
     document["paths"]["/api/v1/search"]["get"]["summary"] = "<em>summary</em>"
 
     text = page(document)
@@ -103,47 +98,47 @@ def test_page_escapes_the_description_and_loads_nothing() -> None:
     assert not re.search(r"<script|src=|@import|url\(|<link", text)
 
 
-def test_page_shows_type_limits_and_default_of_a_parameter() -> None:
-    text = page(openapi.document())
+def test_page_shows_type_limits_and_default_of_a_parameter(document: Document) -> None:
+    text = page(document)
 
     assert "<td>integer, 1 to 10000, default <code>100</code></td><td>maximum number of lines</td>" in text
     assert "<td><code>requests</code> | <code>all</code>, default <code>requests</code></td>" in text
     assert "<td>boolean, default <code>false</code></td>" in text
 
 
-def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in openapi.document()["paths"].items():
+def operations(document: Document) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield method, path, operation
 
 
-def test_operation_ids_are_unique_words() -> None:
-    names = [operation["operationId"] for _, _, operation in operations()]
+def test_operation_ids_are_unique_words(document: Document) -> None:
+    names = [operation["operationId"] for _, _, operation in operations(document)]
 
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z][A-Za-z]+", name) for name in names)
 
 
-def test_every_placeholder_of_a_path_is_a_required_path_parameter() -> None:
-    for _, path, operation in operations():
+def test_every_placeholder_of_a_path_is_a_required_path_parameter(document: Document) -> None:
+    for _, path, operation in operations(document):
         declared = [each for each in operation["parameters"] if each["in"] == "path"]
         assert {each["name"] for each in declared} == set(re.findall(r"{(\w+)}", path))
         assert all(each["required"] for each in declared)
 
 
-def test_every_operation_describes_its_errors_as_problems() -> None:
-    responses = openapi.document()["components"]["responses"]
+def test_every_operation_describes_its_errors_as_problems(document: Document) -> None:
+    responses = document["components"]["responses"]
 
-    for method, _, operation in operations():
+    for method, _, operation in operations(document):
         assert {"200", "400", "401", "403", "default"} <= operation["responses"].keys()
         assert ("415" in operation["responses"]) == (method == "post")
     assert all(response["content"].keys() == {PROBLEM} for response in responses.values())
 
 
-def test_body_is_described_only_where_it_is_read() -> None:
+def test_body_is_described_only_where_it_is_read(document: Document) -> None:
     bodies = {
         operation["operationId"]: operation["requestBody"]
-        for method, _, operation in operations()
+        for method, _, operation in operations(document)
         if method == "post"
     }
     statement = bodies.pop("postSql")
@@ -155,8 +150,8 @@ def test_body_is_described_only_where_it_is_read() -> None:
     )
 
 
-def test_export_and_traces_list_every_content_type() -> None:
-    paths = openapi.document()["paths"]
+def test_export_and_traces_list_every_content_type(document: Document) -> None:
+    paths = document["paths"]
 
     def types_of(path: str) -> set[str]:
         return set(paths[path]["get"]["responses"]["200"]["content"])
@@ -187,7 +182,7 @@ def is_accepted(question: Question, name: str, value: str) -> bool:
 def test_schema_of_a_parameter_agrees_with_its_parser(name: str) -> None:
     question = QUESTIONS[name]
 
-    for parameter in openapi.question_parameters(question):
+    for parameter in question_parameters(question):
         for value, is_valid in examples_of(parameter.schema):
             assert is_accepted(question, parameter.name, value) == is_valid, (parameter.name, value)
 
@@ -209,14 +204,17 @@ def examples_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         yield str(schema["minimum"] - 1), False
 
 
-def test_schemas_of_other_routes_agree_with_their_parsers() -> None:
+def test_schemas_of_other_routes_agree_with_their_parsers(routes: list[Route]) -> None:
     parsers: dict[str, Callable[[dict[str, str]], object]] = {
         "/api/v1/export": parse_export,
         "/api/v1/counts": lambda query: parse_counts({"trace_id": "ab", **query}),
         "/api/v1/sql": lambda query: parse_sql({"query": "SELECT 1", **query}),
     }
+    operation_of = {route.path: route.operation for route in routes if route.method == "GET"}
     for path, parse in parsers.items():
-        for parameter in ROUTES["get", path].parameters:
+        operation = operation_of[path]
+        assert operation is not None
+        for parameter in operation.parameters:
             for value, is_valid in examples_of(parameter.schema):
                 with nullcontext() if is_valid else pytest.raises(Refused):
                     parse({**beside(parameter.name), parameter.name: value})

@@ -17,10 +17,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.console.api import source
-from receiver.console.api.access import requires
 from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import OUTLINES_MAX, Api
-from receiver.console.api.source import ApiSource, Row
+from receiver.console.api.reader import OUTLINES_MAX
+from receiver.console.api.route import Route
+from receiver.console.api.routes import Api
+from receiver.console.api.source import Row
 from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import NO_FILTERS
 
@@ -78,14 +79,13 @@ def reader() -> Reader:
 
 @pytest.fixture
 async def client(tmp_path: Path, store: Any, reader: Reader) -> Any:  # noqa: ANN401 - a fake store
-    class Routes:
-        def add_to(self, router: web.UrlDispatcher) -> None:
-            router.add_get("/read", self._read)
+    class Group:
+        def routes(self) -> tuple[Route, ...]:
+            return (Route("GET", "/read", self._read, "viewer"),)
 
-        @requires("viewer")
         async def _read(self, request: web.Request) -> web.Response:
             try:
-                return web.Response(text=await ApiSource(api, request).outline("a" * 32, reader.read))
+                return web.Response(text=await api.source(request).outline("a" * 32, reader.read))
             finally:
                 reader.ended.release()
 
@@ -100,7 +100,7 @@ async def client(tmp_path: Path, store: Any, reader: Reader) -> Any:  # noqa: AN
             stream_pool=stream_pool,
             space=SpoolSpace(tmp_path, 0, lambda: 0),
         )
-        server = TestServer(api.application(Routes()))
+        server = TestServer(api.application(Group()))
         async with TestClient(server) as client:
             yield client
         reader.release.set()

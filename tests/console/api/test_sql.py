@@ -17,7 +17,7 @@ from aiohttp import ClientError
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from receiver.console.api import routes, streaming
+from receiver.console.api import reader, source, streaming
 from receiver.console.api import sql as sql_routes
 from receiver.console.api.lines import StreamedAnswer
 from receiver.console.api.query_queue import QUERIES_MAX, SQL
@@ -199,7 +199,7 @@ async def test_statement_that_the_engine_does_not_stop_is_cancelled_and_answered
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = HangingStore()
-    monkeypatch.setattr(sql_routes, "WALL_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(source, "WALL_SECONDS_MAX", 0.2)
     async with client_of(store, tmp_path) as client:
         answer = await client.get(PATH, params={"query": "SELECT 1"})
         problem = await answer.json()
@@ -232,9 +232,9 @@ async def test_statements_that_do_not_end_leave_room_for_other_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, clients = HangingStore(), iter("abca")
-    monkeypatch.setattr(sql_routes, "WALL_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(source, "WALL_SECONDS_MAX", 0.1)
     monkeypatch.setattr(streaming, "LOST_AFTER_S", 0.1)
-    monkeypatch.setattr(routes, "network_of", lambda _: next(clients))
+    monkeypatch.setattr(reader, "network_of", lambda _: next(clients))
     async with client_of(store, tmp_path) as client:
         # The last client waits until a slot of the others is freed.
         statuses = await asyncio.gather(*[get_status(client) for _ in range(SQL.running_max + 1)])
@@ -256,13 +256,13 @@ async def test_statement_that_stops_in_the_middle_of_its_answer_is_cancelled(
 ) -> None:
     store = HangingStore()
 
-    def pieces() -> Iterator[bytes]:
+    def pieces(_store: Store) -> Iterator[bytes]:
         yield b"row\n"
         store.release.wait(WAIT_S)
 
     answer = StreamedAnswer("text/plain", pieces, lambda _count: b"")
-    monkeypatch.setattr(routes, "sql_answer", lambda *_: answer)
-    monkeypatch.setattr(sql_routes, "WALL_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(sql_routes, "sql_answer", lambda *_: answer)
+    monkeypatch.setattr(source, "WALL_SECONDS_MAX", 0.2)
     async with client_of(store, tmp_path) as client:
         response = await client.get(PATH, params={"query": "SELECT 1"})
         with pytest.raises(ClientError):

@@ -7,10 +7,11 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
-from receiver.cli import VERBS
+from receiver.cli import VERBS, main
 from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
@@ -58,8 +59,12 @@ def test_every_question_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_question_is_a_command(name: str) -> None:
-    assert name in VERBS
+def test_every_question_is_a_command_with_its_sentence(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+
+    assert command is not None
+    assert (command.help or "").startswith(QUESTIONS[name].summary)
+    assert VERBS[name] == QUESTIONS[name].summary
 
 
 @pytest.mark.parametrize(("name", "parameters"), CALLS)

@@ -53,12 +53,12 @@ def test_trace_of_another_project_takes_the_statements_of_an_unknown_trace(store
     for trace_id in (MINE, OF_OTHERS, UNKNOWN):
         recording: Any = RecordingStore(store)
         answer = (
-            comparison_answer(recording, trace_id, MINE, {})
+            comparison_answer(trace_id, MINE, {})
             if form == "compare"
-            else trace_answer(recording, trace_id, {"format": form}, ["mine"])
+            else trace_answer(trace_id, {"format": form}, ["mine"])
         )
         with store.marked("lookup", table_filters(["mine"])):
-            found[trace_id] = b"".join(answer.pieces())
+            found[trace_id] = b"".join(answer.pieces(recording))
         statements[trace_id] = recording.statements
 
     assert found[MINE]

@@ -21,8 +21,9 @@ from playwright.async_api import Page
 
 from receiver import transcode
 from receiver.console.api.query_queue import QUERIES_MAX
+from receiver.console.api.route import register
 from receiver.console.api.routes import Api
-from receiver.console.api.source import ApiSource, Row, SourceWithSql
+from receiver.console.api.source import Row, SourceWithSql
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.ui.pages.table import PAGES
 from receiver.dead_letters.replay import Replayer
@@ -286,7 +287,7 @@ async def start_site(facts: FactsOfTest) -> AsyncIterator[StartSite]:
 
     async def start(source: SourceWithSql) -> Client:
         application = web.Application()
-        site_of(lambda _request: source, facts).add_to(application.router)
+        register(application, site_of(lambda _request: source, facts).routes())
         client = TestClient(TestServer(application))
         await client.start_server()
         clients.append(client)
@@ -329,7 +330,7 @@ async def site_over(store: Store, directory: Path, facts: FactsOfTest) -> AsyncI
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(directory, 0, lambda: 0)
         api = Api(store, str, dict, dict, dict, pool, stream_pool, space, allows_sql=True)
-        pages = site_of(lambda request: ApiSource(api, request), facts)
+        pages = site_of(api.source, facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from receiver.console.api.access import COOKIE, declared, is_change
+from receiver.console.api.access import COOKIE
+from receiver.console.api.route import ROUTES, Route
 from receiver.console.api.routes import Api
 from receiver.console.api.sessions import new_key
 from receiver.console.api.spool import SpoolSpace
@@ -65,14 +65,14 @@ SESSIONS = {("POST", "/login"), ("POST", "/logout")}
 """Routes with a log line of their own."""
 
 
-def routes_of(client: Client) -> list[tuple[str, str, Any]]:
-    """Return method, path and handler of every route."""
+def routes_of(client: Client) -> list[tuple[str, str, Route]]:
+    """Return method, path and entry of every route."""
     application = client.app
     assert application is not None
     return [
-        (route.method, route.resource.canonical, route.handler)
-        for route in application.router.routes()
-        if route.resource is not None
+        (served.method, served.resource.canonical, application[ROUTES][served])
+        for served in application.router.routes()
+        if served.resource is not None
     ]
 
 
@@ -84,18 +84,18 @@ def required(method: str, path: str) -> str:
     return "operator" if (method, path) in FOR_OPERATORS else "viewer"
 
 
-async def test_every_route_declares_the_role_that_it_requires(start: StartReceiver) -> None:
+async def test_every_route_has_an_entry_with_the_role_that_it_requires(start: StartReceiver) -> None:
     routes = routes_of(await start())
 
     assert {(method, path) for method, path, _ in routes} >= FOR_OPERATORS | PUBLIC
-    for method, path, handler in routes:
-        assert declared(handler) == required(method, path), f"{method} {path}"
+    for method, path, route in routes:
+        assert route.role == required(method, path), f"{method} {path}"
 
 
 async def test_every_route_that_changes_something_declares_it(start: StartReceiver) -> None:
     routes = routes_of(await start())
 
-    declared_changes = {(method, path) for method, path, handler in routes if is_change(handler)}
+    declared_changes = {(method, path) for method, path, route in routes if route.changes}
     by_other_methods = {(method, path) for method, path, _ in routes if method not in {"GET", "HEAD"}}
     assert declared_changes - CHANGES_BY_GET == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
 
@@ -133,19 +133,17 @@ async def test_each_role_may_use_its_routes_and_no_other(
             assert is_allowed == (user.role in may_use[needed]), f"{user.role}: {method} {path}"
 
 
-async def test_handler_without_a_declaration_requires_an_administrator() -> None:
-    class Undeclared:
-        def add_to(self, router: web.UrlDispatcher) -> None:
-            router.add_get("/undeclared", self._answer)
-
-        async def _answer(self, _request: web.Request) -> web.Response:
-            return web.Response()
+async def test_route_without_an_entry_requires_an_administrator() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response()
 
     with ThreadPoolExecutor(1) as pool:
         space = SpoolSpace(Path(), 0, lambda: 0)
         api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, space, access=lambda: USERS)
-        async with TestClient(TestServer(api.application(Undeclared()))) as client:
-            answers = [(await client.get("/undeclared", headers=bearer(user))).status for user in USERS.user]
+        application = api.application()
+        application.router.add_get("/unlisted", answer)
+        async with TestClient(TestServer(application)) as client:
+            answers = [(await client.get("/unlisted", headers=bearer(user))).status for user in USERS.user]
 
     assert answers == [403, 403, 200]
 

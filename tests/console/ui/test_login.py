@@ -6,8 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from receiver.console.api.access import COOKIE, LOGIN, NEXT_CHARS_MAX
-from receiver.console.api.login_limit import FAILURES_MAX
+from receiver.console.api.access import COOKIE, FAILURES_MAX, LOGIN, NEXT_CHARS_MAX
 from receiver.console.ui.forms import FORM_BYTES_MAX
 from receiver.console.ui.login import local_url
 from receiver.settings import Access

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.console.api.access import ACCESS, LOGIN
-from receiver.console.api.install_state import STATE_S
+from receiver.console.api.sessions import STATE_S
 from receiver.platform.installations.installing import CODE_CHARS_MAX
 from receiver.platform.installations.records import SCOPES_MAX, TEXT_CHARS_MAX
 from receiver.settings import Access, Proxy, User

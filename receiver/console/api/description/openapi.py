@@ -1,29 +1,23 @@
-"""Description of the API in OpenAPI 3.1, made from the tables of questions and routes."""
+"""Description of the API in OpenAPI 3.1, made from the entries of the routes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from aiohttp import hdrs
 
 from receiver import __version__
 from receiver.console.api.access import COOKIE
-from receiver.console.api.description.route_table import BY_QUERY, FILTER, ROUTES, UNTIL, Route, since
-from receiver.console.api.lines import ARROW, JSON_LINES, EndLine
+from receiver.console.api.description.operation import Operation
+from receiver.console.api.lines import EndLine
 from receiver.console.api.responses import JSON
-from receiver.console.queries.page_cursor import CURSOR_CHARS_MAX
-from receiver.console.queries.parameter_types import whole_number
-from receiver.console.queries.question import Parameter, Question
-from receiver.console.queries.questions import QUESTIONS
+from receiver.console.api.route import Route
+from receiver.console.queries.question import Parameter
 from receiver.http.protocol import PROBLEM
 
-_CURSOR: Final = Parameter(
-    "cursor",
-    "asks for pages: empty for the first page, then `next` in the last line of the page before",
-    schema={"type": "string", "maxLength": CURSOR_CHARS_MAX},
-)
 _ABOUT: Final = (
     "Queries over the stored spans. An answer with lines ends with a line that has their number; without it "
     "the answer is incomplete. Every route for GET has HEAD, which checks the parameters and runs no query. "
@@ -62,20 +56,22 @@ _PROBLEM_SCHEMA: Final = {
 }
 
 
-def document() -> dict[str, Any]:
-    """Return the description of the API."""
-    found, components = msgspec.json.schema_components(
-        [*(question.row for question in QUESTIONS.values()), EndLine],
-        ref_template="#/components/schemas/{name}",
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """Return the description of the routes that have one."""
+    described = [(route, route.operation) for route in routes if route.operation is not None]
+    types = [operation.row for _, operation in described if operation.row is not None]
+    schemas, components = msgspec.json.schema_components(
+        [*types, EndLine], ref_template="#/components/schemas/{name}"
     )
-    *schemas, end = found
-    paths: dict[str, dict[str, Any]] = {}
-    for (method, path), route in ROUTES.items():
-        paths.setdefault(path, {})[method] = _of_route(method, path, route)
     # msgspec returns the schemas in the order of the types.
-    for (name, question), schema in zip(QUESTIONS.items(), schemas, strict=True):
-        line = schema if question.is_single else {"anyOf": [schema, end]}
-        paths[f"/api/v1/{name}"] = {"get": _of_question(name, question, line)}
+    rows, end = iter(schemas), schemas[-1]
+    paths: dict[str, dict[str, Any]] = {}
+    for route, operation in described:
+        contents: dict[str, Any] = {content_type: {} for content_type in operation.content_types}
+        if operation.row is not None:
+            first, row = operation.content_types[0], next(rows)
+            contents[first] = {"schema": row if first == JSON else {"anyOf": [row, end]}}
+        paths.setdefault(route.path, {})[route.method.lower()] = _described(route, operation, contents)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -102,19 +98,6 @@ def document() -> dict[str, Any]:
     }
 
 
-def _of_route(method: str, path: str, route: Route) -> dict[str, Any]:
-    errors = {*route.errors}
-    if method == "post":
-        errors.add(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-    contents: dict[str, Any] = {content_type: {} for content_type in route.content_types}
-    operation = _operation(
-        route.operation_id, route.summary, _parameters(route.parameters, path), contents, errors
-    )
-    if method == "post":
-        operation["requestBody"] = _request_body(route.body)
-    return operation
-
-
 def _request_body(members: Sequence[Parameter]) -> dict[str, Any]:
     properties = {each.name: {"description": each.help, **each.schema} for each in members}
     if not properties:
@@ -132,33 +115,6 @@ def _request_body(members: Sequence[Parameter]) -> dict[str, Any]:
     return {"required": True, "content": {JSON: {"schema": schema}}}
 
 
-def _of_question(name: str, question: Question, schema: Mapping[str, Any]) -> dict[str, Any]:
-    contents: dict[str, Any] = {JSON if question.is_single else JSON_LINES: {"schema": schema}}
-    if question.ask_arrow is not None:
-        contents[ARROW] = {}
-    first, *rest = name.split("-")
-    operation_id = first + "".join(word.capitalize() for word in rest)
-    parameters = _parameters(question_parameters(question), f"/api/v1/{name}")
-    errors = {*BY_QUERY, HTTPStatus.NOT_ACCEPTABLE, *([HTTPStatus.NOT_FOUND] if name == "compare" else [])}
-    return _operation(operation_id, question.summary, parameters, contents, errors)
-
-
-def question_parameters(question: Question) -> Iterator[Parameter]:
-    """Yield all parameters of a question."""
-    yield from question.parameters
-    if question.has_filter:
-        yield FILTER
-    if question.has_cursor:
-        yield _CURSOR
-    yield since()
-    yield UNTIL
-    yield Parameter(
-        "limit",
-        "maximum number of lines",
-        schema=whole_number(1, question.limit_max, question.limit_default),
-    )
-
-
 def _parameters(described: Iterable[Parameter], path: str) -> list[dict[str, Any]]:
     return [
         {
@@ -172,27 +128,26 @@ def _parameters(described: Iterable[Parameter], path: str) -> list[dict[str, Any
     ]
 
 
-def _operation(
-    operation_id: str,
-    summary: str,
-    parameters: list[dict[str, Any]],
-    contents: Mapping[str, Any],
-    errors: Iterable[HTTPStatus],
-) -> dict[str, Any]:
+def _described(route: Route, operation: Operation, contents: Mapping[str, Any]) -> dict[str, Any]:
+    is_post = route.method == hdrs.METH_POST
     # The API also refuses an unknown parameter, so that every route has 400.
-    statuses = sorted({*errors, HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+    statuses = {*operation.errors, HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+    if is_post:
+        statuses.add(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     refused = {
-        str(status.value): {"$ref": f"#/components/responses/{_name_of(status)}"} for status in statuses
+        str(status.value): {"$ref": f"#/components/responses/{_name_of(status)}"}
+        for status in sorted(statuses)
     }
     return {
-        "operationId": operation_id,
-        "summary": summary,
-        "parameters": parameters,
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": _parameters(operation.parameters, route.path),
         "responses": {
             "200": {"description": "The answer.", "content": contents},
             **refused,
             "default": {"description": "Another error.", "content": _PROBLEM_CONTENT},
         },
+        **({"requestBody": _request_body(operation.body)} if is_post else {}),
     }
 
 

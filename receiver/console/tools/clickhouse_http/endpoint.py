@@ -18,7 +18,7 @@ import hmac
 import time
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -30,8 +30,7 @@ from aiohttp import hdrs, web
 from receiver.console.api.access import CALLER, Caller
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.responses import Handler, add_security_headers, read_whole, send
-from receiver.console.api.routes import Api
-from receiver.console.api.sql import audited, next_piece, timely
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.raw_sql.client_statement import answer
 from receiver.console.queries.raw_sql.statement import QUERY_CHARS_MAX
 from receiver.console.tools.clickhouse_http.errors import (
@@ -61,17 +60,27 @@ _BEARER: Final = b"bearer"
 
 
 class ClickHouseEndpoint:
-    """The routes, over the store, the queues and the threads of the API."""
+    """The routes, over the source of the API."""
 
-    def __init__(self, api: Api, token: Callable[[], str], database: str) -> None:
-        """`token`: called for each request, because a reload may change it. `database`: of our tables."""
-        self._api = api
+    def __init__(
+        self,
+        source_for: ApiSourceFor,
+        token: Callable[[], str],
+        database: str,
+        hosts: Collection[str] = (),
+    ) -> None:
+        """`token`: called for each request, because a reload may change it. `database`: of our tables.
+
+        `hosts`: DNS names that clients may use.
+        """
+        self._source_for = source_for
         self._token = token
         self._database = database
+        self._hosts = hosts
 
     def application(self) -> web.Application:
         """Return the application of the port."""
-        origin = OriginCheck("clickhouse", self._api.hosts)
+        origin = OriginCheck("clickhouse", self._hosts)
         application = web.Application(
             middlewares=[origin.middleware, _map_errors], client_max_size=BODY_BYTES_MAX
         )
@@ -100,18 +109,21 @@ class ClickHouseEndpoint:
             "X-ClickHouse-Timezone": "UTC",
             "X-ClickHouse-Exception-Tag": (tag := token_hex(8)),
         }
-        query = partial(answer, self._api.store, asked)
-        queue = self._api.queues.clickhouse
+        source = self._source_for(request)
+        streamed = StreamedAnswer(
+            CONTENT_TYPES[asked.form],
+            lambda store: answer(store, asked),
+            no_end,
+            headers,
+            partial(exception_block, tag),
+        )
         began_ns = time.monotonic_ns()
-        async with audited(request, asked.digest), self._api.stream(request, queue, query) as pieces:
-            first, rest = await next_piece(pieces) or b"", timely(pieces)
+        async with source.stream_sql(source.queues.clickhouse, asked.digest, streamed.pieces) as pieces:
+            first = await anext(pieces, b"")
             headers["X-ClickHouse-Summary"] = f'{{"elapsed_ns":"{time.monotonic_ns() - began_ns}"}}'
-            streamed = StreamedAnswer(
-                CONTENT_TYPES[asked.form], query, no_end, headers, partial(exception_block, tag)
-            )
             # A failure up to `WHOLE_BYTES_MAX` has a status of its own, and the client reads the error.
-            first, whole = await read_whole(first, rest, streamed)
-            return whole or await send(request, first, rest, streamed)
+            first, whole = await read_whole(first, pieces, streamed)
+            return whole or await send(request, first, pieces, streamed)
 
     def _check_token(self, request: web.Request) -> None:
         """Raise `ClientError` unless the request has the token, if there is one."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from receiver.console.queries.traces.trace_model import Row, start_ns_of
+from receiver.console.tools.common import json_line
 
 Json = dict[str, Any]
 
@@ -29,10 +30,7 @@ _NO_KIND: Final = ("", "Unspecified")
 
 def envelope(data: object, total: int) -> bytes:
     """Return an answer with its data."""
-    return orjson.dumps(
-        {"data": data, "total": total, "limit": 0, "offset": 0, "errors": None},
-        option=orjson.OPT_APPEND_NEWLINE,
-    )
+    return json_line({"data": data, "total": total, "limit": 0, "offset": 0, "errors": None})
 
 
 def encoded_traces(rows: Iterable[Row]) -> Iterator[bytes]:

@@ -11,10 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-import orjson
 from multidict import MultiMapping
 
-from receiver.console.api.tools import instant_s
 from receiver.console.queries.aggregates.red import red
 from receiver.console.queries.aggregates.red_measures import ALL_PERCENTILES
 from receiver.console.queries.aggregates.time_buckets import BUCKETS_MAX
@@ -22,6 +20,7 @@ from receiver.console.queries.filters.filter import And, Intrinsic, Or
 from receiver.console.queries.question import Asked
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of
+from receiver.console.tools.common import instant_s, json_line
 from receiver.console.tools.jaeger.parameters import compared, recent
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, MalformedBody
@@ -96,7 +95,7 @@ def wanted_metrics(metric: Metric, query: MultiMapping[str], now_s: float) -> Wa
 def metrics(store: Store, wanted: WantedMetrics, now_s: float) -> bytes:
     """Return the points of each service, or of each of its operations."""
     grouped = "operation_" if wanted.by_operation else ""
-    return orjson.dumps(
+    return json_line(
         {
             "name": f"service_{grouped}{NAME_OF[wanted.metric]}",
             "type": "GAUGE",
@@ -106,8 +105,7 @@ def metrics(store: Store, wanted: WantedMetrics, now_s: float) -> bytes:
                 for service, asked in wanted.questions.items()
                 for line in _lines(_rows(store, asked, now_s), service, wanted)
             ],
-        },
-        option=orjson.OPT_APPEND_NEWLINE,
+        }
     )
 
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from receiver.console.api.tools import TRACES_MAX, instant_s, limit_of, time_range
 from receiver.console.queries.filters.filter import (
     And,
     Attribute,
@@ -31,6 +30,7 @@ from receiver.console.queries.filters.filter_values import (
     comparison,
 )
 from receiver.console.queries.search import SearchQuery
+from receiver.console.tools.common import TRACES_MAX, instant_s, limit_of, time_range
 from receiver.errors import InvalidFilter, MalformedBody
 from receiver.time_range import TimeRange, parse_instant
 

@@ -22,22 +22,24 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-import orjson
 from aiohttp import web
 
+from receiver.console.api.answers import send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.reader import Query
 from receiver.console.api.responses import JSON, Handler
-from receiver.console.api.routes import Api
-from receiver.console.api.tools import TRACES_MAX, in_form, trace_id_of
+from receiver.console.api.route import Route
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.service_map import service_map
 from receiver.console.queries.limits import NAMES_MAX, SPANS_MAX
 from receiver.console.queries.names import Bounds, operation_names, services
 from receiver.console.queries.question import Asked
-from receiver.console.queries.search import SearchQuery, found_traces, whole_traces
+from receiver.console.queries.search import SearchQuery, WholeTraces, found_traces, whole_traces
 from receiver.console.queries.tool_search import overviews, whole_spans
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of, trace_otlp
+from receiver.console.tools.common import TRACES_MAX, json_line, tool_route, trace_id_of
 from receiver.console.tools.jaeger.legacy import encoded_traces, envelope
 from receiver.console.tools.jaeger.metrics import NAME_OF, STEP_S_MIN, Metric, metrics, wanted_metrics
 from receiver.console.tools.jaeger.parameters import (
@@ -61,11 +63,11 @@ NO_KIND: Final = "Unspecified"
 class JaegerRoutes:
     """Handlers of Jaeger's routes."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, source_for: ApiSourceFor) -> None:
+        self._source_for = source_for
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
+    def routes(self) -> Iterator[Route]:
+        """Yield the routes."""
         legacy: dict[str, Handler] = {
             "/services": self._services,
             "/services/{service}/operations": self._operation_names,
@@ -83,95 +85,81 @@ class JaegerRoutes:
             "/traces/{id}": self._trace_v3,
         }
         for path, handler in legacy.items():
-            router.add_get(f"{PREFIX}{path}", in_form(handler, legacy_error, "filter"))
+            yield tool_route(f"{PREFIX}{path}", handler, legacy_error, "filter")
         for path, handler in v3.items():
-            router.add_get(f"{PREFIX}/v3{path}", in_form(handler, v3_error, "filter"))
+            yield tool_route(f"{PREFIX}/v3{path}", handler, v3_error, "filter")
 
     async def _services(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(request, lambda: _enveloped(self._service_names()))
+        return await self._short(request, lambda store: _enveloped(_service_names(store)))
 
     async def _services_v3(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(
-            request,
-            lambda: orjson.dumps({"services": self._service_names()}, option=orjson.OPT_APPEND_NEWLINE),
-        )
-
-    def _service_names(self) -> list[str]:
-        found = services(self._api.store, _names_bounds(), now_s=time.time())
-        return sorted(row["service"] for row in rows_of(found.pieces()))
+        return await self._short(request, lambda store: json_line({"services": _service_names(store)}))
 
     async def _operation_names(self, request: web.Request) -> web.StreamResponse:
         service = request.match_info["service"]
         check_named(service, "service")
         return await self._short(
             request,
-            lambda: _enveloped(sorted({item["name"] for item in _operations(self._api.store, service, "")})),
+            lambda store: _enveloped(sorted({item["name"] for item in _operations(store, service, "")})),
         )
 
     async def _operations(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), request.query.get("spanKind", "")
-        return await self._short(request, lambda: _enveloped(_operations(self._api.store, service, kind)))
+        return await self._short(request, lambda store: _enveloped(_operations(store, service, kind)))
 
     async def _operations_v3(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), in_snake_case(request.query).get("span_kind", "")
         return await self._short(
-            request,
-            lambda: orjson.dumps(
-                {"operations": _operations(self._api.store, service, kind)}, option=orjson.OPT_APPEND_NEWLINE
-            ),
+            request, lambda store: json_line({"operations": _operations(store, service, kind)})
         )
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         ids = request.query.getall("traceID", [])
+        find: Callable[[Store], WholeTraces]
         if ids:
             if len(ids) > TRACES_MAX:
                 raise MalformedBody(f"traceID: expected at most {TRACES_MAX} ids", field="traceID")
-            wanted_ids = [trace_id_of(text) for text in ids]
-            find = partial(whole_traces, self._api.store, wanted_ids)
+            find = partial(whole_traces, ids=[trace_id_of(text) for text in ids])
         else:
             wanted = search_query(request.query, LEGACY, now_s, request.query.getall("tag", []))
-            find = partial(found_traces, self._api.store, wanted, now_s)
-        return await self._api.document(
-            request,
-            self._api.queues.heavy,
-            lambda: encoded_traces(whole_spans(self._api.store, find())),
-        )
+            find = partial(found_traces, wanted=wanted, now_s=now_s)
+        return await self._heavy(request, lambda store: encoded_traces(whole_spans(store, find(store))))
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
-        pieces = partial(_legacy_trace, self._api.store, trace_id)
-        return await self._api.of_trace(request, StreamedAnswer(JSON, pieces, no_end))
+        answer = StreamedAnswer(JSON, lambda store: _legacy_trace(store, trace_id), no_end)
+        return await send_trace(self._source_for(request), answer)
 
     async def _trace_v3(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
-        pieces = partial(_otlp_trace, self._api.store, trace_id)
-        return await self._api.of_trace(request, StreamedAnswer(JSON, pieces, no_end))
+        answer = StreamedAnswer(JSON, lambda store: _otlp_trace(store, trace_id), no_end)
+        return await send_trace(self._source_for(request), answer)
 
     async def _summaries(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = search_query(in_snake_case(request.query), V3, now_s)
-        return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((_summaries(self._api.store, wanted, now_s),))
-        )
+        return await self._heavy(request, lambda store: iter((_summaries(store, wanted, now_s),)))
 
     async def _dependencies(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         asked = Asked(range=recent(request.query, EDGES_RANGE_S, now_s), limit=NAMES_MAX)
-        return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((_edges(self._api.store, asked, now_s),))
-        )
+        return await self._heavy(request, lambda store: iter((_edges(store, asked, now_s),)))
 
     async def _metrics(self, metric: Metric, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = wanted_metrics(metric, request.query, now_s)
-        return await self._api.document(
-            request, self._api.queues.heavy, lambda: iter((metrics(self._api.store, wanted, now_s),))
-        )
+        return await self._heavy(request, lambda store: iter((metrics(store, wanted, now_s),)))
 
-    async def _short(self, request: web.Request, build: Callable[[], bytes]) -> web.StreamResponse:
+    async def _short(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
         """Answer with a document that takes short queries."""
-        return await self._api.document(request, self._api.queues.short, lambda: iter((build(),)))
+        source = self._source_for(request)
+        return await send_document(source, source.queues.short, lambda store: iter((build(store),)))
+
+    async def _heavy(self, request: web.Request, query: Query) -> web.StreamResponse:
+        """Answer with a document that takes long queries."""
+        source = self._source_for(request)
+        return await send_document(source, source.queues.heavy, query)
 
 
 async def _step_min(_request: web.Request) -> web.Response:
@@ -182,17 +170,12 @@ async def _step_min(_request: web.Request) -> web.Response:
 def legacy_error(status: int, message: str) -> tuple[bytes, str]:
     """Return an error in the form of the older API."""
     error = {"code": status, "msg": message}
-    return orjson.dumps(
-        {"data": None, "total": 0, "limit": 0, "offset": 0, "errors": [error]},
-        option=orjson.OPT_APPEND_NEWLINE,
-    ), JSON
+    return json_line({"data": None, "total": 0, "limit": 0, "offset": 0, "errors": [error]}), JSON
 
 
 def v3_error(status: int, message: str) -> tuple[bytes, str]:
     """Return an error in the form of API v3."""
-    return orjson.dumps(
-        {"error": {"httpCode": status, "message": message}}, option=orjson.OPT_APPEND_NEWLINE
-    ), JSON
+    return json_line({"error": {"httpCode": status, "message": message}}), JSON
 
 
 def _required_service(request: web.Request) -> str:
@@ -205,6 +188,11 @@ def _required_service(request: web.Request) -> str:
 
 def _names_bounds() -> Bounds:
     return Bounds(TimeRange(since_s=int(NAMES_RANGE_S)), NAMES_MAX)
+
+
+def _service_names(store: Store) -> list[str]:
+    found = services(store, _names_bounds(), now_s=time.time())
+    return sorted(row["service"] for row in rows_of(found.pieces()))
 
 
 def _operations(store: Store, service: str, kind: str) -> list[dict[str, str]]:
@@ -237,9 +225,7 @@ def _otlp_trace(store: Store, trace_id: str) -> Iterator[bytes]:
 
 def _summaries(store: Store, wanted: SearchQuery, now_s: float) -> bytes:
     found = found_traces(store, wanted, now_s)
-    return orjson.dumps(
-        {"summaries": [_summary(row) for row in overviews(store, found)]}, option=orjson.OPT_APPEND_NEWLINE
-    )
+    return json_line({"summaries": [_summary(row) for row in overviews(store, found)]})
 
 
 def _summary(row: Row) -> dict[str, Any]:

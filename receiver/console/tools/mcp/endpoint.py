@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-import orjson
 from aiohttp import web
 
 from receiver import __version__
-from receiver.console.api.access import requires
 from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import JSON
+from receiver.console.api.route import Route
 from receiver.console.api.source import SourceFor
+from receiver.console.tools.common import json_line
 from receiver.console.tools.mcp.messages import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -69,11 +69,10 @@ class McpRoutes:
             "tools/call": _call_tool,
         }
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the route."""
-        router.add_post("/mcp", self._post)
+    def routes(self) -> tuple[Route, ...]:
+        """Return the route."""
+        return (Route("POST", "/mcp", self._post, "viewer", within_projects=True),)
 
-    @requires("viewer", within_projects=True)
     async def _post(self, request: web.Request) -> web.Response:
         if request.content_type != JSON:
             raise UnsupportedMedia(f"content type is not supported; expected '{JSON}'")
@@ -178,6 +177,6 @@ async def _body(request: web.Request) -> bytes:
 def _answer(document: Json | list[Json], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
     return web.Response(
         status=status,
-        body=orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE),
+        body=json_line(document),
         headers={"Content-Type": JSON},
     )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from receiver.console.api.description.openapi import question_parameters
+from receiver.console.api.description.operation import question_parameters
 from receiver.console.api.source import Source
 from receiver.console.queries.parameter_types import whole_number
 from receiver.console.queries.question import Parameter

@@ -9,6 +9,7 @@ from typing import Any, Final
 from receiver.console.api.source import Answer, Row
 from receiver.console.queries.parameter_types import TRACE_ID, whole_number
 from receiver.console.queries.question import Parameter
+from receiver.console.queries.sentences import SENTENCES
 from receiver.console.queries.traces.trace_model import Trace, trace_of
 from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.console.tools.mcp import trace_summary
@@ -171,7 +172,7 @@ _ALL: Final = (
     Tool(
         "services",
         "List services",
-        "List the services that sent spans, with their numbers of spans, errors and operations.",
+        SENTENCES["services"],
         parameters_of("services", _SERVICES),
         _services,
     ),

@@ -16,19 +16,28 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-import orjson
 from aiohttp import web
 
+from receiver.console.api.answers import send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.responses import Handler, whole_json
-from receiver.console.api.routes import Api
-from receiver.console.api.tools import TRACES_MAX, in_form, instant_s, limit_of, time_range, trace_id_of
+from receiver.console.api.route import Route
+from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT
 from receiver.console.queries.names import Bounds
 from receiver.console.queries.search import SearchQuery
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.traces import trace_otlp
+from receiver.console.tools.common import (
+    TRACES_MAX,
+    instant_s,
+    json_line,
+    limit_of,
+    time_range,
+    tool_route,
+    trace_id_of,
+)
 from receiver.console.tools.tempo.search import search_answer
 from receiver.console.tools.tempo.tags import parse_tag, tag_names, tag_value_texts, typed_value
 from receiver.engine.store import Store
@@ -51,11 +60,11 @@ _OLDER_SEARCH: Final = ("tags", "minDuration", "maxDuration")
 class TempoRoutes:
     """Handlers of Tempo's routes."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, source_for: ApiSourceFor) -> None:
+        self._source_for = source_for
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes to the router of the API."""
+    def routes(self) -> Iterator[Route]:
+        """Yield the routes."""
         handlers: dict[str, Handler] = {
             "/echo": _echo,
             "/status/buildinfo": _version,
@@ -68,18 +77,20 @@ class TempoRoutes:
             "/v2/search/tag/{tag}/values": self._tag_values,
         }
         for path, handler in handlers.items():
-            router.add_get(f"{PREFIX}{path}", in_form(handler, error_text, "q"))
+            yield tool_route(f"{PREFIX}{path}", handler, error_text, "q")
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
         # A `Trace` of Tempo has the fields of a `TracesData`.
-        pieces = partial(trace_otlp, self._api.store, trace_id, OtlpFormat.PROTOBUF)
-        return await self._api.of_trace(request, StreamedAnswer(PROTOBUF, pieces, no_end))
+        answer = StreamedAnswer(
+            PROTOBUF, lambda store: trace_otlp(store, trace_id, OtlpFormat.PROTOBUF), no_end
+        )
+        return await send_trace(self._source_for(request), answer)
 
     async def _trace_response(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
-        pieces = partial(_trace_responses, self._api.store, trace_id)
-        return await self._api.of_trace(request, StreamedAnswer(PROTOBUF, pieces, no_end))
+        answer = StreamedAnswer(PROTOBUF, lambda store: _trace_responses(store, trace_id), no_end)
+        return await send_trace(self._source_for(request), answer)
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         now_s, query = time.time(), request.query
@@ -93,52 +104,39 @@ class TempoRoutes:
             limit_of(query, "limit", TRACES_DEFAULT, TRACES_MAX),
         )
         spans_max = limit_of(query, "spss", SPANS_DEFAULT, SPANS_MAX)
-        return await self._api.document(
-            request,
-            self._api.queues.heavy,
-            lambda: iter((search_answer(self._api.store, wanted, now_s, spans_max),)),
-        )
+        return await self._document(request, lambda store: search_answer(store, wanted, now_s, spans_max))
 
     async def _tag_names(self, request: web.Request) -> web.StreamResponse:
-        find = self._names_query(request)
-        return await self._suggested(
+        find = _names_query(request)
+        return await self._document(
             request,
-            lambda: {"tagNames": list(dict.fromkeys(name for names in find().values() for name in names))},
+            lambda store: json_line(
+                {"tagNames": list(dict.fromkeys(name for names in find(store).values() for name in names))}
+            ),
         )
 
     async def _tag_scopes(self, request: web.Request) -> web.StreamResponse:
-        find = self._names_query(request)
-        return await self._suggested(
-            request, lambda: {"scopes": [{"name": name, "tags": tags} for name, tags in find().items()]}
+        find = _names_query(request)
+        return await self._document(
+            request,
+            lambda store: json_line(
+                {"scopes": [{"name": name, "tags": tags} for name, tags in find(store).items()]}
+            ),
         )
-
-    def _names_query(self, request: web.Request) -> Callable[[], dict[str, list[str]]]:
-        now_s = time.time()
-        scope = request.query.get("scope", "")
-        return partial(tag_names, self._api.store, _bounds(request.query, now_s), now_s, scope)
 
     async def _tag_texts(self, request: web.Request) -> web.StreamResponse:
-        _, find = self._values_query(request)
-        return await self._suggested(request, lambda: {"tagValues": list(find())})
+        _, find = _values_query(request)
+        return await self._document(request, lambda store: json_line({"tagValues": list(find(store))}))
 
     async def _tag_values(self, request: web.Request) -> web.StreamResponse:
-        typed, find = self._values_query(request)
-        return await self._suggested(request, lambda: {"tagValues": list(map(typed, find()))})
-
-    def _values_query(
-        self, request: web.Request
-    ) -> tuple[Callable[[str], dict[str, str]], Callable[[], Iterator[str]]]:
-        now_s = time.time()
-        tag = parse_tag(request.match_info["tag"])
-        bounds, query = _bounds(request.query, now_s), request.query.get("q", "")
-        return partial(typed_value, tag), partial(tag_value_texts, self._api.store, tag, bounds, now_s, query)
-
-    async def _suggested(self, request: web.Request, build: Callable[[], object]) -> web.StreamResponse:
-        return await self._api.document(
-            request,
-            self._api.queues.heavy,
-            lambda: iter((orjson.dumps(build(), option=orjson.OPT_APPEND_NEWLINE),)),
+        typed, find = _values_query(request)
+        return await self._document(
+            request, lambda store: json_line({"tagValues": list(map(typed, find(store)))})
         )
+
+    async def _document(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
+        source = self._source_for(request)
+        return await send_document(source, source.queues.heavy, lambda store: iter((build(store),)))
 
 
 def error_text(_status: int, message: str) -> tuple[bytes, str]:
@@ -154,6 +152,21 @@ async def _version(_request: web.Request) -> web.Response:
     return whole_json(
         200, {"version": VERSION, "revision": "", "branch": "", "buildDate": "", "buildUser": ""}
     )
+
+
+def _names_query(request: web.Request) -> Callable[[Store], dict[str, list[str]]]:
+    now_s = time.time()
+    bounds, scope = _bounds(request.query, now_s), request.query.get("scope", "")
+    return lambda store: tag_names(store, bounds, now_s, scope)
+
+
+def _values_query(
+    request: web.Request,
+) -> tuple[Callable[[str], dict[str, str]], Callable[[Store], Iterator[str]]]:
+    now_s = time.time()
+    tag = parse_tag(request.match_info["tag"])
+    bounds, query = _bounds(request.query, now_s), request.query.get("q", "")
+    return partial(typed_value, tag), lambda store: tag_value_texts(store, tag, bounds, now_s, query)
 
 
 def _range(query: Mapping[str, str], now_s: float) -> TimeRange:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import orjson
-
 from receiver.console.queries.filters.filter import Attribute, spansets, terms
 from receiver.console.queries.search import SearchQuery, found_traces, trace_filter_of
 from receiver.console.queries.tool_search import Matching, matching_spans, overviews
 from receiver.console.queries.traces.trace_model import Row
+from receiver.console.tools.common import json_line
 from receiver.engine.store import Store
 
 Json = dict[str, Any]
@@ -29,7 +28,7 @@ def search_answer(store: Store, wanted: SearchQuery, now_s: float, spans_max: in
     shown = compared_attributes(wanted)
     none = Matching(0, [])
     traces = [trace_item(row, of_trace.get(row["trace_id"], none), shown) for row in overviews(store, found)]
-    return orjson.dumps({"traces": traces, "metrics": {}}, option=orjson.OPT_APPEND_NEWLINE)
+    return json_line({"traces": traces, "metrics": {}})
 
 
 def compared_attributes(wanted: SearchQuery) -> list[Attribute]:

@@ -13,8 +13,7 @@ from typing import cast
 import pytest
 from aiohttp import ClientError, ClientResponse
 
-from receiver.console.api import query_queue
-from receiver.console.api import sql as sql_limits
+from receiver.console.api import query_queue, source
 from receiver.console.api.query_queue import CLICKHOUSE, QueueLimits
 from receiver.console.api.responses import WHOLE_BYTES_MAX
 from receiver.console.queries.raw_sql import client_statement
@@ -164,7 +163,7 @@ async def test_statement_that_the_engine_does_not_stop_is_cancelled_and_answered
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = StubbornStore()
-    monkeypatch.setattr(sql_limits, "WALL_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(source, "WALL_SECONDS_MAX", 0.2)
     async with served(store, tmp_path) as client:
         answered = await code_of(client, "SELECT 1")
         await asyncio.to_thread(store.cancelled.wait, WAIT_S)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from receiver.console.api.tools import TRACES_MAX
 from receiver.console.queries.filters.filter_values import JSON_CHARACTERS_MAX, TERMS_MAX
 from receiver.console.queries.search import whole_traces
 from receiver.console.queries.tool_search import whole_spans
+from receiver.console.tools.common import TRACES_MAX
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
 from tests.support.cases import each_case

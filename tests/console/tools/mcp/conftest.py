@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.console.api.problems import map_errors
+from receiver.console.api.route import register
 from receiver.console.api.source import Answer, Result, Row
 from receiver.console.tools.mcp.endpoint import McpRoutes
 from receiver.errors import ReceiverError
@@ -52,7 +53,7 @@ async def start() -> AsyncIterator[Start]:
 
     async def start_with(source: Spans) -> Client:
         application = web.Application(middlewares=[map_errors])
-        McpRoutes(lambda _request: source).add_to(application.router)
+        register(application, McpRoutes(lambda _request: source).routes())
         client: Client = TestClient(TestServer(application))
         await client.start_server()
         clients.append(client)

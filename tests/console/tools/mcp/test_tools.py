@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.console.api.query_queue import QUERIES_MAX
 from receiver.console.api.routes import Api
-from receiver.console.api.source import Answer, ApiSource
+from receiver.console.api.source import Answer
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.tools.mcp import tools
@@ -232,7 +232,7 @@ async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(tmp_path, 0, lambda: 0)
         api = Api(store, lambda: "secret", dict, dict, dict, pool, stream_pool, space)
-        mcp = McpRoutes(lambda request: ApiSource(api, request))
+        mcp = McpRoutes(api.source)
         headers = {"Authorization": "Bearer secret"}
         async with TestClient(TestServer(api.application(mcp)), headers=headers) as client:
             yield client

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from receiver.console.api.tools import TRACES_MAX
 from receiver.console.queries.filters.filter_values import CHARACTERS_MAX
 from receiver.console.queries.tool_search import Matching
+from receiver.console.tools.common import TRACES_MAX
 from receiver.console.tools.tempo import routes
 from receiver.console.tools.tempo.routes import SPANS_MAX
 from receiver.console.tools.tempo.search import trace_item

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Final
 
+import orjson
 from aiohttp import web
 
-from receiver.console.api.access import requires
 from receiver.console.api.problems import kept_headers, problem_of
 from receiver.console.api.responses import Handler
+from receiver.console.api.route import Route
 from receiver.console.queries.limits import NAMES_MAX, decimal_number, parse_limit
 from receiver.console.queries.search import BATCH_TRACES
 from receiver.errors import MalformedBody, ReceiverError
@@ -32,11 +33,14 @@ Form = Callable[[int, str], tuple[bytes, str]]
 """Returns the body and the content type of an error, from its status and its text."""
 
 
-def in_form(handler: Handler, form: Form, filter_parameter: str) -> Handler:
-    """Return the handler with its errors in the form of a tool. `filter_parameter`: see `problem_of`."""
+def json_line(document: object) -> bytes:
+    """Return a document as JSON, with a newline at its end."""
+    return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
 
-    # The tools only read.
-    @requires("viewer", within_projects=True)
+
+def tool_route(path: str, handler: Handler, form: Form, filter_parameter: str) -> Route:
+    """Return a route with its errors in the form of a tool. `filter_parameter`: see `problem_of`."""
+
     @wraps(handler)
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
@@ -47,7 +51,8 @@ def in_form(handler: Handler, form: Form, filter_parameter: str) -> Handler:
             headers = {**kept_headers(problem.headers), "Content-Type": content_type}
             return web.Response(status=problem.status, body=body, headers=headers)
 
-    return handle
+    # The tools only read.
+    return Route("GET", path, handle, "viewer", within_projects=True)
 
 
 def time_range(

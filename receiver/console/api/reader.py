@@ -1,0 +1,80 @@
+"""Reader of the store: runs the queries of requests, each in a thread, when its queue admits it.
+
+Invariant: no other part of the API holds the store. A query gets it as its argument, so every query has the
+    limits of its queue, reads only spans of the caller's projects, and is cancelled when its client
+    disconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from receiver.console.api.query_queue import QueryQueue, Queues
+from receiver.console.api.spool import SpoolSpace
+from receiver.console.api.streaming import stream_from_thread
+from receiver.console.queries.projects import table_filters
+from receiver.engine.store import Store
+from receiver.http.peer import network_of
+
+OUTLINES_MAX = 2
+"""Maximum number of traces whose spans are in memory at once: up to 300 MB each. Further requests wait."""
+
+Query = Callable[[Store], Iterator[bytes]]
+"""Runs statements and yields the pieces of an answer; blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The store, and the limits of its queries."""
+
+    store: Store
+    pool: ThreadPoolExecutor
+    """Threads for queries, which may take a minute: `QUERIES_MAX`, so that a slot never waits."""
+    space: SpoolSpace
+    queues: Queues
+    allows_sql: bool
+    outlines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OUTLINES_MAX))
+    """A place for each trace whose spans are in memory."""
+
+    @asynccontextmanager
+    async def stream(
+        self, request: web.Request, queue: QueryQueue, query: Query, projects: Sequence[str]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
+
+        The query reads only spans of these projects, whatever its statements are; empty means all projects.
+        """
+        caller, filters = network_of(request.remote), table_filters(projects)
+
+        def is_abandoned() -> bool:
+            return request.transport is None or request.transport.is_closing()
+
+        await queue.enter(caller, is_abandoned)
+        is_lost = False
+        mark = f"trace-drain-api-{secrets.token_hex(8)}"
+
+        def marked_query() -> Iterator[bytes]:
+            with self.store.marked(mark, filters):
+                yield from query(self.store)
+
+        def lose() -> None:
+            nonlocal is_lost
+            is_lost = queue.lose(caller)
+
+        async with stream_from_thread(
+            self.pool,
+            self.space,
+            marked_query,
+            cancel=lambda: self.store.cancel(mark),
+            is_abandoned=is_abandoned,
+            on_end=lambda: queue.leave(caller, is_lost=is_lost),
+            on_lost=lose,
+        ) as pieces:
+            yield pieces

@@ -1,0 +1,114 @@
+"""Routes about the receiver itself, and the description of the API.
+
+GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
+GET /api/v1/schema                                        state of the tables
+GET /api/v1/health                                        checks of store and writer
+GET /api/v1/openapi.json, /docs                           description of all routes: see `openapi`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from receiver.console.api.answers import send_document
+from receiver.console.api.description import openapi
+from receiver.console.api.description.operation import BY_QUERY, BY_STORE, Operation, since
+from receiver.console.api.description.page import page
+from receiver.console.api.responses import whole_json
+from receiver.console.api.route import Route, routes_of
+from receiver.console.api.source import ApiSourceFor
+from receiver.console.queries.parameter_types import with_default
+from receiver.console.queries.question import Parameter, reject_unknown_parameters
+from receiver.reports import LEDGER_SINCE
+
+_LEDGER: Final = Operation(
+    "ledger",
+    "Numbers of received spans by outcome.",
+    (
+        since(LEDGER_SINCE),
+        Parameter("project", "the id of a project"),
+        Parameter("drain", "the name of a drain"),
+        Parameter(
+            "verify",
+            "whether to compare the numbers with the table",
+            schema=with_default({"type": "boolean"}, default=False),
+        ),
+    ),
+    errors=BY_QUERY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRoutes:
+    """Handlers of the routes and their dependencies."""
+
+    source_for: ApiSourceFor
+    health: Callable[[], dict[str, str]]
+    schema: Callable[[], object]
+    ledger: Callable[[Mapping[str, str]], object]
+    pool: ThreadPoolExecutor
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        schema = Operation("schema", "State of the tables.", errors=BY_STORE)
+        health = Operation("health", "Checks of the store and the writer.")
+        description = Operation("description", "This description.")
+        return (
+            Route("GET", "/api/v1/ledger", self._ledger, "viewer", operation=_LEDGER),
+            Route("GET", "/api/v1/schema", self._schema, "viewer", operation=schema),
+            Route("GET", "/api/v1/health", self._health, "viewer", within_projects=True, operation=health),
+            Route(
+                "GET",
+                "/api/v1/openapi.json",
+                _describe,
+                "viewer",
+                within_projects=True,
+                operation=description,
+            ),
+            Route("GET", "/docs", _show_description, "viewer", within_projects=True),
+        )
+
+    async def _ledger(self, request: web.Request) -> web.StreamResponse:
+        reject_unknown_parameters(request.query, tuple(each.name for each in _LEDGER.parameters))
+        query, source = dict(request.query), self.source_for(request)
+        queue = source.queues.heavy if "verify" in query else source.queues.short
+        return await send_document(
+            source, queue, lambda _: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
+        )
+
+    async def _schema(self, request: web.Request) -> web.StreamResponse:
+        reject_unknown_parameters(request.query)
+        answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
+        return whole_json(HTTPStatus.OK, answer)
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        reject_unknown_parameters(request.query)
+        checks = self.health()
+        return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
+
+
+# The description has no data of customers, so clients may store it; they ask whether it has changed.
+_HEADERS: Final = {"Cache-Control": "no-cache"}
+
+
+async def _describe(request: web.Request) -> web.Response:
+    """Answer with the description of the API for a program."""
+    reject_unknown_parameters(request.query)
+    return whole_json(HTTPStatus.OK, openapi.document(routes_of(request.app)), _HEADERS)
+
+
+async def _show_description(request: web.Request) -> web.Response:
+    """Answer with the description of the API for a reader."""
+    reject_unknown_parameters(request.query)
+    return web.Response(
+        body=page(openapi.document(routes_of(request.app))).encode(),
+        headers={**_HEADERS, "Content-Type": "text/html; charset=utf-8"},
+    )
