@@ -40,7 +40,7 @@ from receiver.supervisor.bound_addresses import (
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import NO_FD, Child, Patience, Role
-from receiver.supervisor.data_dir import DataDir, Pids, State
+from receiver.supervisor.data_dir import DataDir, Pids, ReceiverState
 from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.health import Readiness, readiness
 from receiver.supervisor.lazy_imports import load_admin_class
@@ -296,8 +296,8 @@ class Supervisor:
             "drains": [f"{drain.name} {drain.path}" for drain in settings.drain],
         }
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> ReceiverState:
+        return ReceiverState(
             **{name: str(address) for name, address in addresses_by_name(self._settings).items()},
             urls=urls_by_name(self._settings),
             pids=Pids(

@@ -8,7 +8,7 @@ from receiver.logs import limited
 from receiver.writer.backoff import Delays
 from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress, WaitingUnits
-from receiver.writer.reading import Journal
+from receiver.writer.reading import SealedJournal
 
 INSPECT_S = 60.0
 """Interval between two checks of the store for damaged parts."""
@@ -17,7 +17,9 @@ INSPECT_S = 60.0
 class StoreWatch:
     """Waits for the store and checks it."""
 
-    def __init__(self, journal: Journal, store: Store, progress: Progress, environment: Environment) -> None:
+    def __init__(
+        self, journal: SealedJournal, store: Store, progress: Progress, environment: Environment
+    ) -> None:
         self._journal = journal
         self._store = store
         self._progress = progress

@@ -32,7 +32,7 @@ from receiver.writer.dedupe import Opener
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.ledger_entries import LedgerEntries
 from receiver.writer.progress import Progress, WaitingUnits
-from receiver.writer.reading import Journal, Reading
+from receiver.writer.reading import Reading, SealedJournal
 from receiver.writer.segment_state import Evidence, Finished, Found, WaitingFor
 from receiver.writer.splitting import Splitter
 from receiver.writer.steps import StepRunner, Turn
@@ -48,7 +48,7 @@ class Writer:
 
     def __init__(  # noqa: PLR0913 - each is a dependency that a test replaces
         self,
-        journal: Journal,
+        journal: SealedJournal,
         store: Store,
         *,
         core: Core,

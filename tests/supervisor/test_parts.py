@@ -23,7 +23,7 @@ from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import backoff_s, environment
-from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, State, read_state
+from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, ReceiverState, read_state
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
@@ -32,7 +32,7 @@ from receiver.supervisor.run import INTAKE_PAUSE_S_MAX
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)
-STATE = State(
+STATE = ReceiverState(
     listen="127.0.0.1:1",
     admin="127.0.0.1:2",
     api="127.0.0.1:3",

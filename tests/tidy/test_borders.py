@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,7 @@ LINES_MAX = {
     "tests": 75_300,
 }
 """Area → maximum number of lines of its code."""
+CLASSES_OF_A_NAME_MAX = 2
 
 
 def area_of(path: Path) -> str:
@@ -50,3 +52,10 @@ def test_no_folder_has_too_many_modules() -> None:
 
     crowded = {folder: count for folder, count in folders.items() if count > MODULES_MAX}
     assert {folder: count for folder, count in crowded.items() if not f"{folder}/".startswith(COMMANDS)} == {}
+
+
+def test_public_class_names_are_rarely_repeated() -> None:
+    sources = [path.read_text() for path in tracked("receiver/*.py", "testing/*.py")]
+    names = Counter(name for source in sources for name in re.findall(r"(?m)^class ([A-Z]\w*)", source))
+
+    assert {name: count for name, count in names.items() if count > CLASSES_OF_A_NAME_MAX} == {}

@@ -16,7 +16,7 @@ from receiver.cli.shell.options import config_option, data_option, loaded_with, 
 from receiver.cli.shell.table import lines_of
 from receiver.errors import CommandFailed
 from receiver.settings import Settings
-from receiver.supervisor.data_dir import State
+from receiver.supervisor.data_dir import ReceiverState
 
 PATH = "/api/v1/platform/projects"
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ def keep_project(config: str | None, data: str | None, project: str) -> None:
     click.echo(f"the spans of {project} are kept")
 
 
-def _required(settings: Settings) -> State:
+def _required(settings: Settings) -> ReceiverState:
     """Return the running receiver, which alone changes the records."""
     state = running_receiver(settings)
     if state is None:

@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.journal.frame import answers_of
 from receiver.journal.listing import find_segment, list_segments
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def journal() -> None:
     """List, verify and inspect the segments that are on disk and not stored yet."""
 

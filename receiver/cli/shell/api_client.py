@@ -33,7 +33,7 @@ from receiver.errors import CommandFailed, OperatorError, StoreTrouble
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import STATE_NAME, State, read_state
+from receiver.supervisor.data_dir import STATE_NAME, ReceiverState, read_state
 
 TIMEOUT_S = 90
 MEMORY_BYTES_MAX = 1 << 20
@@ -79,7 +79,7 @@ class NotDone(CommandFailed):
     """The receiver answered 409: the action is impossible now."""
 
 
-def running_receiver(settings: Settings) -> State | None:
+def running_receiver(settings: Settings) -> ReceiverState | None:
     """Return the receiver that runs on this data directory. Ignores the state file of a killed receiver."""
     directory = Path(settings.data_dir)
     if not (directory / STATE_NAME).exists():
@@ -126,7 +126,7 @@ def store_of(settings: Settings) -> Iterator[Store]:
             store.close()
 
 
-class Answer:
+class ResultRows:
     """Rows of an answer to a question. `count` and `is_cut` are true at the end of the rows."""
 
     def __init__(self, settings: Settings, name: str, query: Mapping[str, str]) -> None:
@@ -146,7 +146,7 @@ class Answer:
             self.count += 1
             yield row
 
-    def _of_receiver(self, state: State) -> Iterator[dict[str, Any]]:
+    def _of_receiver(self, state: ReceiverState) -> Iterator[dict[str, Any]]:
         end: dict[str, Any] = {}
         question = QUESTIONS[self._name]
         document = question.row if question.is_single else None
@@ -167,7 +167,7 @@ class Answer:
 
 def query_receiver(  # noqa: PLR0913 - the parts of a request
     settings: Settings,
-    state: State,
+    state: ReceiverState,
     path: str,
     query: Mapping[str, str],
     *,
@@ -241,7 +241,7 @@ def _checked(body: bytes, document: type) -> dict[str, Any]:
 
 
 def download(
-    settings: Settings, state: State, path: str, query: Mapping[str, str], content_type: str
+    settings: Settings, state: ReceiverState, path: str, query: Mapping[str, str], content_type: str
 ) -> Iterator[bytes]:
     """Query the running receiver for an answer that is not JSON; raise if it ends early."""
     require_store_process(state)

@@ -204,7 +204,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "compare": Question(
         summary="Compare the deployment B with the deployment A: is B worse, and where?",
-        row=compare.Comparison,
+        row=compare.DeploymentComparison,
         ask=compare.compare,
         check=compare.check,
         noun="comparison",

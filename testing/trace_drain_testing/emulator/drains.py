@@ -20,7 +20,7 @@ import msgspec
 from trace_drain_testing.emulator.drains_traffic import (
     PLATFORM_SCOPE,
     Rule,
-    Source,
+    ServiceSpans,
     Traffic,
     encoded,
     forwarded,
@@ -253,5 +253,5 @@ def _test_traffic(now_ns: int) -> Traffic:
     half = now_ns.to_bytes(8, "big")
     span = Span(half, half, b"", "GET /", 2, 0, 10**6, attributes, None, 0)
     resource = Resource({"service.name": "platform-test"}, (PLATFORM_SCOPE, "1"), (span,))
-    source = Source(TEST_PROJECT, TEST_DEPLOYMENT, "production", "node", resource)
+    source = ServiceSpans(TEST_PROJECT, TEST_DEPLOYMENT, "production", "node", resource)
     return Traffic((source,), half, now_ns - 10**6)

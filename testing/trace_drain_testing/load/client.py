@@ -13,10 +13,10 @@ from http import HTTPStatus
 from random import Random
 from typing import NamedTuple
 
-from trace_drain_testing.load.answer import RETRYABLE, Answer
+from trace_drain_testing.load.answer import RETRYABLE, ParsedAnswer
 from trace_drain_testing.load.connection import RESET, Connection
 from trace_drain_testing.load.permanent_errors import EXPECTED_TLS, failure_text, permanent_error, speaks_tls
-from trace_drain_testing.load.requests import Request
+from trace_drain_testing.load.requests import LoadRequest
 from trace_drain_testing.load.tally import Tally
 
 BACKOFF_FIRST_S = 1.0
@@ -45,7 +45,7 @@ class ClientContext:
         self,
         target: Target,
         tally: Tally,
-        next_request: Callable[[], Request | None],
+        next_request: Callable[[], LoadRequest | None],
         on_permanent_error: Callable[[str], None],
     ) -> None:
         """`next_request` returns the next request with its due time.
@@ -57,7 +57,7 @@ class ClientContext:
         self.next_request = next_request
         self.on_permanent_error = on_permanent_error
         self._probe: asyncio.Task[None] | None = None
-        self.known: dict[bytes, Answer] = {}
+        self.known: dict[bytes, ParsedAnswer] = {}
         self.dice = Random()  # noqa: S311 - jitter
 
     def failed(self, reason: str) -> None:
@@ -87,7 +87,7 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._request: Request | None = None
+        self._request: LoadRequest | None = None
         self._deadline_s = 0.0
         """Time at which the current attempt times out; 0 if none is running."""
         self._has_ended = False
@@ -118,7 +118,7 @@ class Client:
         self._request, self._has_ended = None, True
         self._hang_up()
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ParsedAnswer) -> None:
         """See `Owner`."""
         request, tally, now_s = self._request, self._context.tally, time.perf_counter()
         # A server may send an error before it closes an idle connection, like 408.
@@ -165,11 +165,11 @@ class Client:
         else:
             self._send(request, self._connection)
 
-    def _send(self, request: Request, connection: Connection) -> None:
+    def _send(self, request: LoadRequest, connection: Connection) -> None:
         self._context.tally.bytes_sent += len(request.body)
         connection.send(request.head, request.body)
 
-    async def _connect(self, request: Request) -> None:
+    async def _connect(self, request: LoadRequest) -> None:
         target = self._context.target
         connection = self._connection = Connection(self, self._context.known)
         try:
@@ -188,7 +188,7 @@ class Client:
             self._deadline_s = time.perf_counter() + target.timeout_s
             self._send(request, connection)
 
-    def _retry_later(self, request: Request, retry_after_s: float | None) -> None:
+    def _retry_later(self, request: LoadRequest, retry_after_s: float | None) -> None:
         delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
         # Given up now rather than after a pause whose end is already too late.
         if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
@@ -197,7 +197,7 @@ class Client:
         else:
             self._loop.call_later(delay_s, self._try)
 
-    def _backoff_s(self, request: Request) -> float:
+    def _backoff_s(self, request: LoadRequest) -> float:
         doublings = max(0, min(request.attempts, 8) - 1)
         plain_s = min(BACKOFF_MAX_S, self._context.target.backoff_first_s * (1 << doublings))
         return plain_s * self._context.dice.uniform(1 - JITTER, 1 + JITTER)
