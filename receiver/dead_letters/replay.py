@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from receiver.dead_letters.beginning import beginning_of
 from receiver.dead_letters.directory import DeadLetter, Reason
-from receiver.dead_letters.listing import DeadLetterList, entry_of, iso_timestamp
+from receiver.dead_letters.listing import DeadLetterList, entry_of
 from receiver.durable.files import DISK, write_durably
 from receiver.engine.error_codes import TOO_LARGE, Fault, fault_of
 from receiver.engine.store import Store
@@ -30,6 +30,7 @@ from receiver.journal.quarantine import Body
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.model import Commit, Delivery, SegmentId
 from receiver.reports import CRASHED, Beginning, DeadDelivery, DeadLetterEntry, Replayed
+from receiver.time_range import instant_text
 
 TRANSIENT = {Fault.RETRY, Fault.SLOWER, Fault.UNKNOWN}
 """Failures of a trial that say nothing about its rows."""
@@ -114,7 +115,7 @@ class Replayer:
             cause=CRASHED,
             text="the decoder crashed on this body before and now accepts it",
             rows=commit.rows,
-            at=iso_timestamp(self.now()),
+            at=instant_text(self.now()),
             deliveries=(DeadDelivery(body.note.drain, (), commit.rows, body.id),),
         )
         self.dead_letter_list.dead.keep(commit.record + self.footer(commit.record), f".{Kind.LZ4}", reason)

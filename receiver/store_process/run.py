@@ -35,9 +35,8 @@ from receiver.ledger import query as ledger_query
 from receiver.metrics import Metrics
 from receiver.model import SegmentId
 from receiver.reports import LedgerReport
-from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.lost_tables import LostTables
-from receiver.store_process.metrics import newer_segments_text, report
+from receiver.store_process.metrics import LedgerMetrics, newer_segments_text, report
 from receiver.store_process.writer_thread import WriterThread
 
 NICENESS = 5

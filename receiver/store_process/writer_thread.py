@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from receiver import transcode
+from receiver.backoff import backoff_s
 from receiver.dead_letters.directory import DeadLetters
 from receiver.engine import schema
 from receiver.engine.error_codes import SLOW, Fault, fault_of
@@ -28,12 +29,78 @@ from receiver.logs import limited
 from receiver.redelivery.window import Window, drains_without_dedupe
 from receiver.settings import Settings
 from receiver.store_process.lost_tables import LostTables
-from receiver.store_process.stop_signal import StopSignal
-from receiver.store_process.watchdog import MARGIN_S, Watchdog
-from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress, WaitingUnits
+from receiver.writer.store_watch import JITTER, SLOWER_CEILING_S, SLOWER_FIRST_S, Delays
 from receiver.writer.writer import Writer
+
+MARGIN_S = 300.0
+"""Margin in addition to the INSERT timeout. Longer than any retry pause and any query."""
+
+
+class WriterHangs(OperatorError):  # noqa: N818 - a verdict, as its base
+    """The writer hangs in a call of the store. The next process counts the rows of its last segment."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class Watchdog:
+    """Time of the writer's last heartbeat. The watchdog starts with the first heartbeat."""
+
+    def __init__(self, now: Callable[[], float], *, silence_s_max: float) -> None:
+        self._now = now
+        self._silence_s_max = silence_s_max
+        self._beat_at_s: float | None = None
+
+    def beat(self) -> None:
+        """Record a heartbeat. Called on the writer's thread."""
+        self._beat_at_s = self._now()
+
+    def stop(self) -> None:
+        """Stop checking the writer."""
+        self._beat_at_s = None
+
+    def check(self) -> None:
+        """Raise `WriterHangs` if the last heartbeat is too old."""
+        # Read once: the writer's thread may set it to `None` between two reads.
+        beat_at_s = self._beat_at_s
+        silent_s = 0.0 if beat_at_s is None else self._now() - beat_at_s
+        if silent_s > self._silence_s_max:
+            raise WriterHangs(
+                f"writer was silent for {silent_s:.0f} s; expected the store to return "
+                f"within {self._silence_s_max:.0f} s"
+            )
+
+
+TRIES_AFTER_STOP = 1
+"""Sleeps that return at once after a stop instead of raising, for the last segments or a final retry."""
+
+
+class StopSignal:
+    """Interruptible sleep of the writer's thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._stop = threading.Event()
+        self._deadline_s = 0.0
+        self._tries_left = TRIES_AFTER_STOP
+
+    def stop(self, grace_s: float) -> None:
+        """Interrupt every sleep. After `grace_s`, every `sleep` raises `Stopping`."""
+        # Before the event: the writer reads the deadline as soon as the event wakes it.
+        self._deadline_s = self._now() + grace_s
+        self._stop.set()
+
+    def sleep(self, delay_s: float) -> None:
+        """Sleep. After a stop, raises `Stopping` if no try or time is left. A delay of 0 checks the time."""
+        if not self._stop.wait(delay_s):
+            return
+        # A check without a delay is no retry, so it uses up no try.
+        if delay_s:
+            self._tries_left -= 1
+        if self._tries_left < 0 or self._now() > self._deadline_s:
+            raise Stopping
+
 
 T = TypeVar("T")
 
@@ -167,7 +234,7 @@ class WriterThread:
 
     def _open_with_retries(self, name: str, open_log: Callable[[], T]) -> T:
         """Open a log. Retries disk errors without limit, because no row may be stored without the log."""
-        for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
+        for delay_s in backoff_s(SLOWER_FIRST_S, SLOWER_CEILING_S, jitter=JITTER):
             try:
                 return open_log()
             except OSError as os_error:

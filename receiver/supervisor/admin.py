@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from receiver.http.listener import Listener
+from receiver.http.media_types import JSON
 from receiver.http.origin import OriginCheck
 from receiver.http.protocol import Limits
 from receiver.metrics import Metrics, Snapshot
@@ -77,5 +78,5 @@ class Admin:
 
 
 def _json(content: object, status: int) -> web.Response:
-    headers = {**HEADERS, "Content-Type": "application/json"}
+    headers = {**HEADERS, "Content-Type": JSON}
     return web.Response(body=msgspec.json.encode(content) + b"\n", status=status, headers=headers)

@@ -18,7 +18,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
@@ -48,6 +47,7 @@ from receiver.supervisor.notify import notify, reloading
 from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.sockets import Sockets, open_sockets
 from receiver.supervisor.summary import Summary
+from receiver.time_range import instant_text
 
 KILL_MARGIN_S = 2.0
 """Time after the end of its grace period at which a process is killed."""
@@ -101,7 +101,7 @@ class Supervisor:
         self._metrics = Metrics("supervisor")
         self._budget = FailureBudget(time.monotonic)
         self._summary = Summary()
-        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._started_at = instant_text(time.time())
         self._stop = asyncio.Event()
         self._is_past_head_start = asyncio.Event()
         self._hangup = asyncio.Event()

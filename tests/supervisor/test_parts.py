@@ -22,7 +22,7 @@ from receiver.settings import Access, Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.certificate import with_certificate
-from receiver.supervisor.child import backoff_s, environment
+from receiver.supervisor.child import environment, pauses_s
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, ReceiverState, read_state
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.machine import check_machine
@@ -135,8 +135,8 @@ def test_host_name_that_does_not_resolve_is_reported() -> None:
 
 
 def test_first_restart_is_immediate_and_backoff_grows_to_its_limit() -> None:
-    assert list(islice(backoff_s(10.0), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
-    assert list(islice(backoff_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.5, 1.0, 1.0, 1.0]
+    assert list(islice(pauses_s(10.0), 9)) == [0.0, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert list(islice(pauses_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 PLAIN = Tls()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -17,6 +16,7 @@ from receiver.cli.shell.table import lines_of
 from receiver.errors import CommandFailed
 from receiver.settings import Settings
 from receiver.supervisor.data_dir import ReceiverState
+from receiver.time_range import instant_text
 
 PATH = "/api/v1/platform/projects"
 Row = dict[str, Any]
@@ -80,4 +80,4 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _time(at_s: float) -> str:
-    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M}"
+    return instant_text(at_s, "minutes", sep=" ", zone="")

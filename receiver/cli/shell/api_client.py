@@ -30,6 +30,7 @@ from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.engine.opening import claimed, open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, StoreTrouble
+from receiver.http.media_types import JSON, JSON_LINES
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
@@ -40,8 +41,6 @@ MEMORY_BYTES_MAX = 1 << 20
 """Part of the store's answer that is kept in memory; the rest goes to a temporary file."""
 PIECE_BYTES = 1 << 18
 """Number of bytes of an answer that are read at a time."""
-JSON_LINES = "application/x-ndjson"
-JSON = "application/json"
 NO_MEMBERS = b"{}"
 """Body of a POST that needs none."""
 TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
@@ -261,7 +260,7 @@ def _request(
     if method == "POST":
         request.data = body
         # The API requires it of each POST, since a page of another site cannot send it without a preflight.
-        request.add_header("Content-Type", "application/json")
+        request.add_header("Content-Type", JSON)
     return request
 
 

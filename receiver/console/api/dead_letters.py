@@ -21,12 +21,11 @@ import msgspec
 from aiohttp import web
 
 from receiver.console.api.access import requires
-from receiver.console.api.lines import JSON_LINES, end_line
+from receiver.console.api.lines import end_line
 from receiver.console.queries.question import reject_unknown_parameters
-from receiver.errors import UnsupportedMedia
+from receiver.http.media_types import JSON, JSON_LINES, require_json
 from receiver.reports import DeadLetterOperations, Replayed
 
-JSON = "application/json"
 T = TypeVar("T")
 
 
@@ -58,7 +57,7 @@ class DeadLetterRoutes:
 
     @requires("operator", changes=True)
     async def _replay(self, request: web.Request) -> web.Response:
-        require_json_content_type(request)
+        require_json(request.content_type)
         return _answer((await self.replay(_dead_letter_id(request)))._asdict())
 
     @requires("operator", changes=True)
@@ -82,13 +81,6 @@ class DeadLetterRoutes:
 def _dead_letter_id(request: web.Request) -> str:
     reject_unknown_parameters(request.query)
     return request.match_info["id"]
-
-
-def require_json_content_type(request: web.Request) -> None:
-    """Reject a request with another content type."""
-    # A form or a plain text of another site reaches us without a CORS preflight.
-    if request.content_type != JSON:
-        raise UnsupportedMedia(f"content type is not supported; expected '{JSON}', with any body")
 
 
 def _answer(content: object) -> web.Response:

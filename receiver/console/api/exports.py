@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.console.api.lines import StreamedAnswer, end_line, no_end
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat, export, parse_export
 from receiver.engine.store import Store
+from receiver.http.media_types import JSON_LINES
 from receiver.time_range import TimeRange
 
 ENDINGS: Mapping[ExportFormat, str] = {

@@ -18,9 +18,9 @@ from receiver.console.api.coding import Encoder, encoder_of, preferred_coding
 from receiver.console.api.description.page import STYLE_SOURCE
 from receiver.console.api.lines import StreamedAnswer
 from receiver.errors import ReceiverError, StoreTrouble
+from receiver.http.media_types import JSON
 from receiver.logs import limited
 
-JSON: Final = "application/json"
 HEADERS: Final = {
     "Cache-Control": "no-store",  # answers contain data of customers
     "Content-Security-Policy": f"default-src 'none'; style-src {STYLE_SOURCE}",  # /docs has no scripts

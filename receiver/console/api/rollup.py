@@ -18,8 +18,7 @@ import msgspec
 from aiohttp import web
 
 from receiver.console.api.access import requires
-from receiver.console.api.dead_letters import require_json_content_type
-from receiver.console.api.lines import JSON_LINES, end_line
+from receiver.console.api.lines import end_line
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.console.queries.rollup import status
 from receiver.console.queries.rollup.derivation import Closing
@@ -27,6 +26,7 @@ from receiver.console.queries.rollup.slots import invalidate
 from receiver.console.queries.rollup.tables import HOUR_S
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.http.media_types import JSON, JSON_LINES, require_json
 from receiver.time_range import parse_since
 
 
@@ -59,7 +59,7 @@ class RollupRoutes:
 
     @requires("operator", changes=True)
     async def _rebuild(self, request: web.Request) -> web.Response:
-        require_json_content_type(request)
+        require_json(request.content_type)
         reject_unknown_parameters(request.query, ("since",))
         if not self.is_on:
             raise MalformedBody("rollups are off; expected store.rollup = true", field="since")
@@ -68,7 +68,7 @@ class RollupRoutes:
         await asyncio.get_running_loop().run_in_executor(self.pool, invalidate, self.store, from_hour)
         # After the slots are incomplete; a thread that wakes earlier could find nothing due.
         self.wake()
-        return web.Response(body=b"{}\n", headers={"Content-Type": "application/json"})
+        return web.Response(body=b"{}\n", headers={"Content-Type": JSON})
 
 
 def since_hour(since: str, now_s: float) -> int:

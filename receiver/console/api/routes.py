@@ -45,7 +45,6 @@ from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer, no
 from receiver.console.api.problems import map_errors
 from receiver.console.api.query_queue import QueryQueue, Queues, default_queues
 from receiver.console.api.responses import (
-    JSON,
     add_security_headers,
     finish_whole_answers,
     head_of,
@@ -64,6 +63,7 @@ from receiver.console.queries.question import Asked, Question, reject_unknown_pa
 from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import NoSuchTrace
+from receiver.http.media_types import JSON
 from receiver.http.origin import OriginCheck
 from receiver.http.peer import network_of
 from receiver.settings import Access as AccessSettings

@@ -16,7 +16,6 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from receiver.console.api.dead_letters import require_json_content_type
 from receiver.console.api.exports import ENDINGS
 from receiver.console.api.lines import StreamedAnswer, limited_answer, no_end
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
@@ -25,6 +24,7 @@ from receiver.console.queries.raw_sql.statement import SqlQuery, parse_sql, sql,
 from receiver.engine.limits import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
+from receiver.http.media_types import require_json
 from receiver.http.peer import network_of
 
 WALL_SECONDS_MAX = SECONDS_MAX + 10
@@ -37,7 +37,7 @@ async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
         raise NotAllowed("SQL is off; expected api.sql = true in the receiver's settings")
     if request.method != "POST":
         return parse_sql(request.query)
-    require_json_content_type(request)
+    require_json(request.content_type)
     reject_unknown_parameters(request.query)
     try:
         members = msgspec.json.decode(await request.read(), type=dict[str, str | int])

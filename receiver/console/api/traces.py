@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.console.api.lines import StreamedAnswer, end_line, no_end
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.console.queries.traces.otlp import CONTENT_TYPES, OtlpFormat
 from receiver.console.queries.traces.traces import (
@@ -22,6 +22,7 @@ from receiver.console.queries.traces.traces import (
 )
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.http.media_types import JSON_LINES
 
 LINES = "lines"
 

@@ -13,8 +13,9 @@ import msgspec
 from aiohttp import web
 
 from receiver.console.api.access import requires
-from receiver.console.api.lines import JSON_LINES, end_line
+from receiver.console.api.lines import end_line
 from receiver.console.queries.question import reject_unknown_parameters
+from receiver.http.media_types import JSON_LINES
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.listing import entries
 

@@ -17,10 +17,10 @@ import msgspec
 from aiohttp import web
 
 from receiver.console.api.access import requires
-from receiver.console.api.dead_letters import require_json_content_type
-from receiver.console.api.lines import JSON_LINES, end_line
+from receiver.console.api.lines import end_line
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.errors import DiskTrouble, NoSuchProject
+from receiver.http.media_types import JSON, JSON_LINES, require_json
 from receiver.logs import limited
 from receiver.platform.installations.projects import Projects
 from receiver.platform.installations.retention import removed_projects
@@ -49,10 +49,10 @@ class ProjectRoutes:
 
     @requires("operator", changes=True)
     async def _keep(self, request: web.Request) -> web.Response:
-        require_json_content_type(request)
+        require_json(request.content_type)
         reject_unknown_parameters(request.query)
         await self.keep(request.match_info["id"])
-        return web.Response(body=b"{}\n", headers={"Content-Type": "application/json"})
+        return web.Response(body=b"{}\n", headers={"Content-Type": JSON})
 
     async def keep(self, project_id: str) -> None:
         """Keep the spans of a removed project. Raises `NoSuchProject` or `DiskTrouble`."""

@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from receiver.config.platform import is_address
+from receiver.http.media_types import JSON
 from receiver.platform.client import retries
 from receiver.platform.client.answers import error_of
 from receiver.platform.client.connection_failures import failures_converted, timed_out
@@ -45,8 +46,6 @@ REPEATED_STATUSES: Final = {
     HTTPStatus.GATEWAY_TIMEOUT,
 }
 """Failures of a proxy or of an overloaded server, after which another attempt often succeeds."""
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)

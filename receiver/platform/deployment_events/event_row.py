@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
+
+from receiver.time_range import instant_text
 
 Event = Mapping[str, Any]
 """A deployment event as the platform sent it."""
@@ -98,8 +99,7 @@ def _number(parent: Event, name: str) -> float:
 
 
 def _instant(milliseconds: int) -> str:
-    at = datetime.fromtimestamp(milliseconds // 1_000, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{milliseconds % 1_000:03}"
+    return instant_text(milliseconds // 1_000, sep=" ", zone=f".{milliseconds % 1_000:03}")
 
 
 def _json(event: Event) -> bytes:

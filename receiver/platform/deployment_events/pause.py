@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from receiver.backoff import backoff_s
+
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 3_600.0
 
@@ -17,6 +19,7 @@ class Pause:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._lengths_s = backoff_s(FIRST_S, LONGEST_S)
         self._length_s = 0.0
         self._until_s = 0.0
         self._is_trying = False
@@ -40,10 +43,10 @@ class Pause:
         if self.reason and not self._is_trying:
             return
         self._is_trying = False
-        self._length_s = min(max(FIRST_S, self._length_s * 2), LONGEST_S)
+        self._length_s = next(self._lengths_s)
         self._until_s = self._clock() + self._length_s
         self.reason = reason
 
     def end(self) -> None:
         """End the pause: a call succeeded."""
-        self._length_s, self.reason = 0.0, ""
+        self._lengths_s, self.reason = backoff_s(FIRST_S, LONGEST_S), ""

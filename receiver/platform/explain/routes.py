@@ -16,12 +16,12 @@ import msgspec
 from aiohttp import hdrs, web
 
 from receiver.console.api.access import CALLER, requires
-from receiver.console.api.dead_letters import require_json_content_type
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line
+from receiver.console.api.lines import StreamedAnswer, end_line
 from receiver.console.api.query_queue import CLIENT_CHECK_S
-from receiver.console.api.responses import JSON, send, whole_json
+from receiver.console.api.responses import send, whole_json
 from receiver.console.api.source import LimitableSource
 from receiver.console.queries.question import reject_unknown_parameters
+from receiver.http.media_types import JSON, JSON_LINES, require_json
 from receiver.platform.explain.conversation import Event
 from receiver.platform.explain.explainer import Explainer
 
@@ -53,7 +53,7 @@ class ExplainRoutes:
 
     @requires("operator", within_projects=True)
     async def _explain(self, request: web.Request) -> web.StreamResponse:
-        require_json_content_type(request)
+        require_json(request.content_type)
         reject_unknown_parameters(request.query)
         events = self._explainer.explain(
             self._source_for(request), request.match_info["id"], request[CALLER].name

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import msgspec
 
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.records import Installation
+from receiver.time_range import instant_text
 
 
 class InstallationEntry(msgspec.Struct, frozen=True):
@@ -50,4 +49,4 @@ def _entry(installations: Installations, record: Installation) -> InstallationEn
 
 def instant_of(at_s: float | None) -> str:
     """Return a time to the second; empty if it is not known."""
-    return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
+    return "" if at_s is None else instant_text(at_s)

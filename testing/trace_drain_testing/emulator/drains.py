@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import itertools
+import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from receiver.backoff import backoff_s
 from trace_drain_testing.emulator.drains_traffic import (
     PLATFORM_SCOPE,
     Rule,
@@ -202,8 +204,8 @@ class Drains:
             drain.lost += 1
 
     async def _retry(self, drain: Drain, body: bytes) -> None:
-        for number in range(drain.config.retries):
-            await self.sleep(RETRY_FIRST_S * (1 << number))
+        for delay_s in itertools.islice(backoff_s(RETRY_FIRST_S, math.inf), drain.config.retries):
+            await self.sleep(delay_s)
             if await self._attempt(drain, body):
                 return
         drain.lost += 1

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from random import Random
 from typing import NamedTuple
 
+from receiver.backoff import backoff_s
 from trace_drain_testing.load.answer import RETRYABLE, ParsedAnswer
 from trace_drain_testing.load.connection import RESET, Connection
 from trace_drain_testing.load.permanent_errors import EXPECTED_TLS, failure_text, permanent_error, speaks_tls
@@ -34,8 +34,6 @@ class Target(NamedTuple):
     """Timeout of one attempt; the default is that of SDKs."""
     patience_s: float = 60.0
     """Timeout of a request with all its retries."""
-    backoff_first_s: float = BACKOFF_FIRST_S
-    """First delay before a retry. Doubled after every attempt without a `Retry-After`, up to 5 s."""
 
 
 class ClientContext:
@@ -58,7 +56,6 @@ class ClientContext:
         self.on_permanent_error = on_permanent_error
         self._probe: asyncio.Task[None] | None = None
         self.known: dict[bytes, ParsedAnswer] = {}
-        self.dice = Random()  # noqa: S311 - jitter
 
     def failed(self, reason: str) -> None:
         """Count an attempt without an answer. Before any answer, probe whether the server expects TLS."""
@@ -91,6 +88,8 @@ class Client:
         self._deadline_s = 0.0
         """Time at which the current attempt times out; 0 if none is running."""
         self._has_ended = False
+        self._delays_s: Iterator[float] = iter(())
+        """Delays before the retries of the current request whose answer has no `Retry-After`."""
 
     def take_next(self) -> None:
         """Send the next request, or end."""
@@ -189,18 +188,15 @@ class Client:
             self._send(request, connection)
 
     def _retry_later(self, request: LoadRequest, retry_after_s: float | None) -> None:
-        delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
+        if request.attempts <= 1:
+            self._delays_s = backoff_s(BACKOFF_FIRST_S, BACKOFF_MAX_S, jitter=JITTER)
+        delay_s = next(self._delays_s) if retry_after_s is None else retry_after_s
         # Given up now rather than after a pause whose end is already too late.
         if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
             self._context.tally.given_up += 1
             self.take_next()
         else:
             self._loop.call_later(delay_s, self._try)
-
-    def _backoff_s(self, request: LoadRequest) -> float:
-        doublings = max(0, min(request.attempts, 8) - 1)
-        plain_s = min(BACKOFF_MAX_S, self._context.target.backoff_first_s * (1 << doublings))
-        return plain_s * self._context.dice.uniform(1 - JITTER, 1 + JITTER)
 
     def _hang_up(self) -> None:
         self._deadline_s = 0.0

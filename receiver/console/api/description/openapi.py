@@ -11,12 +11,12 @@ import msgspec
 from receiver import __version__
 from receiver.console.api.access import COOKIE
 from receiver.console.api.description.route_table import BY_QUERY, FILTER, ROUTES, UNTIL, Route, since
-from receiver.console.api.lines import ARROW, JSON_LINES, EndLine
-from receiver.console.api.responses import JSON
+from receiver.console.api.lines import ARROW, EndLine
 from receiver.console.queries.page_cursor import CURSOR_CHARS_MAX
 from receiver.console.queries.parameter_types import whole_number
 from receiver.console.queries.question import Parameter, Question
 from receiver.console.queries.questions import QUESTIONS
+from receiver.http.media_types import JSON, JSON_LINES
 from receiver.http.protocol import PROBLEM
 
 _CURSOR: Final = Parameter(

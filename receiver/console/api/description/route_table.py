@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from receiver.console.api.lines import JSON_LINES
-from receiver.console.api.responses import JSON
 from receiver.console.api.traces import LINES
 from receiver.console.queries.aggregates.counts import DIGITS_MAX
 from receiver.console.queries.deployment_events import EVENTS_DEFAULT, EVENTS_MAX
@@ -27,6 +25,7 @@ from receiver.console.queries.raw_sql.statement import FORMATS as SQL_FORMATS
 from receiver.console.queries.raw_sql.statement import LINES_DEFAULT, LINES_MAX, QUERY_CHARS_MAX
 from receiver.console.queries.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from receiver.console.queries.traces.otlp import OtlpFormat
+from receiver.http.media_types import JSON, JSON_LINES
 from receiver.reports import LEDGER_SINCE
 from receiver.time_range import SINCE_DEFAULT
 

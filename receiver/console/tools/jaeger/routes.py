@@ -26,7 +26,7 @@ import orjson
 from aiohttp import web
 
 from receiver.console.api.lines import StreamedAnswer, no_end
-from receiver.console.api.responses import JSON, Handler
+from receiver.console.api.responses import Handler
 from receiver.console.api.routes import Api
 from receiver.console.api.tools import TRACES_MAX, in_form, trace_id_of
 from receiver.console.queries.aggregates.service_map import service_map
@@ -52,6 +52,7 @@ from receiver.console.tools.jaeger.parameters import (
 )
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.http.media_types import JSON
 from receiver.time_range import TimeRange
 
 PREFIX: Final = "/jaeger/api"
