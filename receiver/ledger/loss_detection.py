@@ -23,9 +23,8 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent, Log, framed, unframed
 from receiver.durable.files import Files, write_durably
-from receiver.durable.framing import Log, framed, unframed
 from receiver.ledger.log_codec import START, Begun, Linked, Position
 from receiver.time_range import instant_text
 

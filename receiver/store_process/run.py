@@ -28,7 +28,7 @@ from receiver.engine.expiry import Expiry
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import DeadLetterConflict
 from receiver.feature import MakeFeatures, StoreParts
-from receiver.http.ports import Ports
+from receiver.http.listener import Ports
 from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
 from receiver.ledger import query as ledger_query

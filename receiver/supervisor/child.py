@@ -37,8 +37,8 @@ from receiver.channel import (
 from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
-from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.restart_history import REPORTED_MIN, RestartHistory
+from receiver.supervisor.sockets import DescriptorReserve
 
 MALLOC_SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),

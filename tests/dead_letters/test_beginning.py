@@ -12,8 +12,8 @@ import pytest
 from backports import zstd
 
 from receiver import transcode
-from receiver.dead_letters.beginning import CHARS_MAX, EXPANDED_BYTES_MAX, ROWS_MAX, beginning_of
 from receiver.dead_letters.directory import DeadLetter, DeadLetters, Reason
+from receiver.dead_letters.replay import CHARS_MAX, EXPANDED_BYTES_MAX, ROWS_MAX, beginning_of
 from receiver.journal.quarantine import Body, QuarantineFiles, QuarantineNote
 from receiver.model import ContentKind, Delivery, SegmentId
 from tests.support.fake_clickhouse import NOW_S

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from aiohttp import http_parser
 
+from receiver.cli.receiver.serve import check_machine
 from receiver.durable.files import DISK
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics
@@ -25,10 +26,8 @@ from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import environment, pauses_s
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, ReceiverState, read_state
 from receiver.supervisor.health import Readiness
-from receiver.supervisor.machine import check_machine
-from receiver.supervisor.notify import notify
 from receiver.supervisor.reload import applicable_settings, one_line
-from receiver.supervisor.run import INTAKE_PAUSE_S_MAX
+from receiver.supervisor.run import INTAKE_PAUSE_S_MAX, notify
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)

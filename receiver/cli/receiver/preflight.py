@@ -18,9 +18,8 @@ from receiver.config.addresses import listen_addresses, parse_address
 from receiver.errors import OperatorError
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
-from receiver.supervisor.bound_addresses import NAME_OF
 from receiver.supervisor.data_dir import ReceiverState
-from receiver.supervisor.sockets import require_free
+from receiver.supervisor.sockets import NAME_OF, require_free
 
 
 @dataclass(frozen=True, slots=True)
