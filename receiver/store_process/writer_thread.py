@@ -16,8 +16,10 @@ from typing import ClassVar, TypeVar
 
 from receiver import transcode
 from receiver.backoff import backoff_s
+from receiver.clock import NOTE_NAME
 from receiver.dead_letters.directory import DeadLetters
 from receiver.engine import schema
+from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Expiry
 from receiver.engine.store import Store
@@ -108,23 +110,16 @@ T = TypeVar("T")
 class WriterThread:
     """The writer with its logs, and their state as other threads read it."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what the thread works with
-        self,
-        settings: Settings,
-        store: Store,
-        journal: Journal,
-        dead: DeadLetters,
-        expiry: Expiry,
-        lost_tables: LostTables,
-    ) -> None:
+    def __init__(self, settings: Settings, store: Store, journal: Journal, dead: DeadLetters) -> None:
         self.progress = Progress()
         self.has_tables = False
         """Whether the tables are known to be up to date."""
         self.balances: LiveBalanceSource | None = None
         """The ledger; `None` until it is read."""
         self._settings, self._data_dir = settings, Path(settings.data_dir)
-        self._store, self._journal, self._dead, self._expiry = store, journal, dead, expiry
-        self._lost_tables = lost_tables
+        self._store, self._journal, self._dead = store, journal, dead
+        self.expiry = Expiry(store, Clock(self._data_dir / NOTE_NAME), settings.store.retention_days)
+        self.lost_tables = LostTables(self._data_dir)
         self._window: Window | None = None
         self._drains_without_dedupe = drains_without_dedupe(settings)
         # Read before the writer creates the directory whose absence is the result.
@@ -201,7 +196,7 @@ class WriterThread:
         """Apply the schema once. Returns the class of the error, or `None` if the tables are up to date."""
         progress, wanted = self.progress, schema.wanted(self._settings)
         try:
-            detect = partial(self._lost_tables.detect, self._store, transcode.SCHEMAS, ledger, time.time())
+            detect = partial(self.lost_tables.detect, self._store, transcode.SCHEMAS, ledger, time.time())
             self._open_with_retries("store.lost", detect)
             schema.apply(self._store, transcode.SCHEMAS, *wanted, sleep=self._stop_signal.sleep)
             # At the start only: a trial table of our own cannot be in use now.
@@ -268,6 +263,6 @@ class WriterThread:
     def _on_step(self) -> None:
         """Callback that the writer runs between two steps."""
         self._watchdog.beat()
-        self._expiry.check()
+        self.expiry.check()
         if self.has_tables:
-            self._expiry.drop_expired_days()
+            self.expiry.drop_expired_days()
