@@ -112,11 +112,6 @@ class Installations:
         """Return whether there is a token, readable or not."""
         return installation_id in self._tokens
 
-    def destroy_token(self, installation_id: str) -> None:
-        """Overwrite and delete the token, if there is one. Raises `OSError`."""
-        with self._lock:
-            self._tokens.destroy(installation_id)
-
     def complete(self) -> None:
         """Do what the disk has prevented: read records, and destroy tokens of installations that have ended.
 

@@ -198,8 +198,8 @@ def test_destroyed_token_is_in_no_file(tmp_path: Path) -> None:
     second_name = tmp_path / "second name of the file"
     second_name.hardlink_to(token)
 
-    stored.destroy_token("icfg_a1")
-    stored.destroy_token("icfg_a1")
+    stored.set_state("icfg_a1", "removed", T0_S)
+    stored.complete()
 
     assert not token.exists()
     assert second_name.read_bytes().strip(b"\0") == b""

@@ -163,8 +163,8 @@ def test_p42_state_after_a_probe(state: State, verdict: Verdict, days: float, ex
     assert next_state(record, verdict, T0_S + days * DAY_S) == expected
 
 
-def test_installation_without_a_token_is_not_probed(platform: Platform) -> None:
-    platform.installations.destroy_token("icfg_a1")
+def test_installation_without_a_token_is_not_probed(platform: Platform, tmp_path: Path) -> None:
+    (tmp_path / "tokens" / "icfg_a1").unlink()
     platform.wait(DAY_S, 600.0)
 
     assert platform.probed_at_s == []
