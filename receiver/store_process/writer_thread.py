@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -18,6 +18,7 @@ from receiver import transcode
 from receiver.backoff import backoff_s
 from receiver.clock import NOTE_NAME
 from receiver.dead_letters.directory import DeadLetters
+from receiver.durable.files import DISK
 from receiver.engine import schema
 from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
@@ -25,16 +26,56 @@ from receiver.engine.expiry import Expiry
 from receiver.engine.store import Store
 from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
 from receiver.journal.segments import Journal
+from receiver.ledger import loss_detection
 from receiver.ledger.balance import Backlog, LiveBalanceSource
 from receiver.ledger.ledger import Ledger, is_first_on
 from receiver.logs import limited
 from receiver.redelivery.window import Window, drains_without_dedupe
 from receiver.settings import Settings
-from receiver.store_process.lost_tables import LostTables
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress, WaitingUnits
 from receiver.writer.store_watch import JITTER, SLOWER_CEILING_S, SLOWER_FIRST_S, Delays
 from receiver.writer.writer import Writer
+
+
+class LostTables:
+    """Report of tables that were dropped: their rows are lost, and the schema creates them again, empty.
+
+    DATA/store.lost has one line per loss; the operator deletes the file to acknowledge it.
+
+    Invariant: a loss is reported durably before the table is created again, so that a crash cannot hide it.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / "store.lost"
+
+    @property
+    def trouble(self) -> str:
+        """Return the losses; empty if there are none."""
+        try:
+            return "; ".join(loss_detection.reported(self._path, DISK))
+        except OSError as error:
+            return f"store.lost cannot be read: {error.strerror}"
+
+    def detect(self, store: Store, sources: Sequence[tuple[str, str]], ledger: Ledger, now_s: float) -> None:
+        """Report the dropped tables. To be called before the schema is applied."""
+        with ledger.watching() as watch:
+            sums, _ = ledger.sums(watch)
+        has_stored = any(counts.stored for counts in sums.lines.values())
+        losses = [
+            f"table '{table}' is gone and is created again, empty: it was dropped, or the store is another"
+            for table in schema.dropped(store, sources, has_stored=has_stored)
+        ]
+        if losses:
+            loss_detection.report(self._path, losses, now_s, DISK)
+            limited.error(
+                "store: lost",
+                "tables of the store were dropped and are created again, empty",
+                path=str(self._path),
+                error="; ".join(losses),
+                action="find the cause, restore a backup if there is one, then delete this file",
+            )
+
 
 MARGIN_S = 300.0
 """Margin in addition to the INSERT timeout. Longer than any retry pause and any query."""

@@ -13,12 +13,12 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_850,
+    "receiver": 23_730,
     "receiver/console": 25_000,
     "receiver/platform": 6_850,
-    "receiver/cli": 5_800,
-    "testing": 6_900,
-    "tests": 75_300,
+    "receiver/cli": 5_600,
+    "testing": 6_710,
+    "tests": 75_260,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2

@@ -15,9 +15,54 @@ from typing import NamedTuple
 from receiver.backoff import backoff_s
 from trace_drain_testing.load.answer import RETRYABLE, ParsedAnswer
 from trace_drain_testing.load.connection import RESET, Connection
-from trace_drain_testing.load.permanent_errors import EXPECTED_TLS, failure_text, permanent_error, speaks_tls
+from trace_drain_testing.load.plan import tls_context
 from trace_drain_testing.load.requests import LoadRequest
 from trace_drain_testing.load.tally import Tally
+
+NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
+"""OpenSSL's errors for an answer in plain text, in all of its releases."""
+EXPECTED_TLS = "the server expects TLS, and the URL has http; expected https://"
+EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected http://, or another port"
+
+
+def failure_text(reason: OSError) -> str:
+    """Return why the connection failed."""
+    match reason:
+        case TimeoutError():
+            return "time-out"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ssl.SSLError():
+            return f"TLS: {reason.reason or 'failed'}"
+        case _:
+            return "no connection"
+
+
+def permanent_error(reason: OSError) -> str:
+    """Return what must change before a connection can succeed; empty: a retry may succeed."""
+    match reason:
+        case ssl.SSLCertVerificationError():
+            why = reason.verify_message.rstrip(".")
+            return f"certificate is not trusted: {why}; expected one that --ca FILE trusts, or --insecure"
+        case ssl.SSLError() if reason.reason in NOT_TLS:
+            return EXPECTED_PLAIN
+        case _:
+            return ""
+
+
+async def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
+    """Return whether the server completes a TLS handshake."""
+    # Whether the certificate is trusted does not matter: only the protocol is in question.
+    context = tls_context(ca_file=None, is_insecure=True)
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except OSError:
+        return False
+    # Without waiting for the server to close.
+    writer.transport.abort()
+    return True
+
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MAX_S = 5.0
