@@ -10,8 +10,8 @@ import pytest
 from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake.admission import Admission, Budget, Claim
 from receiver.intake.connections import body
+from receiver.intake.connections.arriving_body import ArrivingBody
 from receiver.intake.connections.body import BodyTooSlow, SenderGone, SpeedFloor
-from receiver.intake.connections.fast_path_protocol import ArrivingBody
 from receiver.settings import KIB
 from tests.support.intake import claim_of
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.intake.answers import Reply
-from receiver.intake.connections.fast_path_protocol import STEP_BYTES
+from receiver.intake.connections.arriving_body import STEP_BYTES
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
 from receiver.intake.known_heads import HeadBytes, head_bytes

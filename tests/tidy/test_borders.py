@@ -13,7 +13,7 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_730,
+    "receiver": 23_740,
     "receiver/console": 25_000,
     "receiver/platform": 6_850,
     "receiver/cli": 5_600,

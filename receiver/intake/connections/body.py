@@ -1,7 +1,7 @@
 """Body reader: enforces the minimum speed, the size limit and the memory claim.
 
 Invariant: beyond the initial claim, memory is claimed as bytes arrive, not for declared bytes. On the fast
-path, one read and up to `fast_path_protocol.STEP_BYTES` may have arrived that are not claimed yet.
+path, one read and up to `arriving_body.STEP_BYTES` may have arrived that are not claimed yet.
 Never: answers a sender that is too slow. OTLP clients do not retry after a 408, but they do retry after a
 closed connection, so the connection is closed.
 """
