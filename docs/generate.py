@@ -15,7 +15,7 @@ from docs.reliability import reliability_page
 from receiver import delivery_settings, metrics, settings
 from receiver.config.keys import SettingKey, plain_key, setting_keys
 from receiver.config.ranges import range_text, size_setting
-from receiver.supervisor.exposition import PREFIX
+from receiver.supervisor.admin import PREFIX
 
 DOCS = Path(__file__).parent
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from receiver.config.load import Loaded
 from receiver.engine.store import Store
-from receiver.http.ports import Ports
+from receiver.http.listener import Ports
 from receiver.metrics import Metrics
 from receiver.reports import DeadLetterOperations, LedgerQueries, WriterProgress
 from receiver.settings import Settings

@@ -1,4 +1,4 @@
-"""Time range of a query: parse ages such as `15m`, instants, and the two ends of a range."""
+"""Instants and time ranges: parse ages such as `15m` and instants, format instants, compute ranges."""
 
 from __future__ import annotations
 
@@ -89,6 +89,17 @@ def parse_instant(text: str) -> float | None:
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+def instant_text(
+    at_s: float,
+    precision: Literal["minutes", "seconds", "milliseconds"] = "seconds",
+    *,
+    sep: str = "T",
+    zone: str = "+00:00",
+) -> str:
+    """Format a time in UTC as ISO 8601, such as `2026-01-31T10:00:00+00:00`."""
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None).isoformat(sep, precision) + zone
 
 
 def parse_since(text: str, field: Literal["since", "until"] = "since") -> int:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from receiver.metrics import METRICS, SECONDS_BUCKETS, MetricName, Metrics, Series, Snapshot, carried_over
-from receiver.supervisor.exposition import render
+from receiver.supervisor.admin import render
 
 
 def values(*snapshots: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from receiver import __version__
 from receiver.cli.shell import shells as _shells  # noqa: F401 - registers the shells
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.test_kit import TEST_KIT, test_kit_command
 from receiver.console.queries.sentences import SENTENCES
 from receiver.errors import CommandFailed, OperatorError, place_and_reason
@@ -66,7 +66,7 @@ EPILOG = examples(
 )
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The commands, each imported on use. Prints failures without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

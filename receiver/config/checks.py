@@ -38,9 +38,8 @@ from receiver.config.addresses import (
     parse_store_url,
 )
 from receiver.config.pem import why_unusable
-from receiver.config.platform import PATH, address_problems, webhook_problems
+from receiver.config.platform import PATH, address_problems, redaction, webhook_problems
 from receiver.config.promoted import promoted_problems
-from receiver.config.redaction import redaction
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 from receiver.sizes import size_text

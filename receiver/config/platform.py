@@ -8,6 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from receiver.config.access import HEADER_NAME
+from receiver.errors import OperatorError
+from receiver.patterns import PatternSet
 from receiver.settings import Settings
 from receiver.sizes import size_text
 
@@ -63,3 +65,13 @@ def webhook_problems(settings: Settings) -> Iterator[str]:
             f"platform.webhook.body_bytes_max is over limits.inflight_bytes_max = {size_text(limit)}; "
             "expected less"
         )
+
+
+def redaction(settings: Settings) -> Iterator[str]:
+    """Yield a problem for each pattern that cannot be searched."""
+    for key in ("redact_keys", "redact_patterns"):
+        for index, pattern in enumerate(getattr(settings.platform.explain, key)):
+            try:
+                PatternSet([pattern])
+            except OperatorError as error:
+                yield f"platform.explain.{key}[{index}] {error}"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -32,6 +31,7 @@ from receiver.durable.files import (
 from receiver.errors import NoSuchDeadLetter
 from receiver.model import SegmentId
 from receiver.reports import DeadDelivery
+from receiver.time_range import instant_text
 
 SUFFIXES = (".native.lz4", ".native.zst")
 
@@ -177,6 +177,6 @@ def _reason_or_substitute(path: Path) -> Reason:
         # The operator must be able to see and drop the dead letter although its reason is damaged.
         # A file with another name must not hide the dead letters beside it.
         segment, cause, *_ = (*path.stem.split("."), "")
-        at = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        at = instant_text(path.stat().st_mtime)
         text = f"its reason cannot be read; expected JSON in '{path.name}'"
         return Reason(segment=segment, cause=cause, text=text, rows=None, at=at)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from receiver.dead_letters.directory import DeadLetter, DeadLetters
@@ -16,6 +15,7 @@ from receiver.errors import DeadLetterConflict, NoSuchDeadLetter
 from receiver.journal.names import SEALED, file_name
 from receiver.journal.quarantine import Body, QuarantineFiles
 from receiver.reports import CRASHED, DeadDelivery, DeadLetterEntry
+from receiver.time_range import instant_text
 
 
 class DeadLetterList:
@@ -93,13 +93,8 @@ def entry_of(item: DeadLetter | Body) -> DeadLetterEntry:
         cause=CRASHED,
         rows=None,
         bytes=item.bytes,
-        at=iso_timestamp(item.note.received_at_ns / 1e9),
+        at=instant_text(item.note.received_at_ns / 1e9),
         text=f"the decoder crashed on this body, times seen: {item.note.crashes}",
         deliveries=(DeadDelivery(item.note.drain, (), 0, item.id),),
         path=str(item.path),
     )
-
-
-def iso_timestamp(at_s: float) -> str:
-    """Format seconds since 1970 as UTC, ISO 8601, to the second."""
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")

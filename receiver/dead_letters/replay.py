@@ -11,15 +11,20 @@ delivery.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from receiver.dead_letters.beginning import beginning_of
+import orjson
+
+from receiver import transcode
 from receiver.dead_letters.directory import DeadLetter, Reason
-from receiver.dead_letters.listing import DeadLetterList, entry_of, iso_timestamp
-from receiver.durable.files import DISK, write_durably
+from receiver.dead_letters.listing import DeadLetterList, entry_of
+from receiver.durable.files import DISK, open_to_read, write_durably
+from receiver.engine.driver_internals import rows_of_native
 from receiver.engine.error_codes import TOO_LARGE, Fault, fault_of
 from receiver.engine.store import Store
 from receiver.errors import DeadLetterConflict
@@ -30,6 +35,7 @@ from receiver.journal.quarantine import Body
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.model import Commit, Delivery, SegmentId
 from receiver.reports import CRASHED, Beginning, DeadDelivery, DeadLetterEntry, Replayed
+from receiver.time_range import instant_text
 
 TRANSIENT = {Fault.RETRY, Fault.SLOWER, Fault.UNKNOWN}
 """Failures of a trial that say nothing about its rows."""
@@ -114,7 +120,7 @@ class Replayer:
             cause=CRASHED,
             text="the decoder crashed on this body before and now accepts it",
             rows=commit.rows,
-            at=iso_timestamp(self.now()),
+            at=instant_text(self.now()),
             deliveries=(DeadDelivery(body.note.drain, (), commit.rows, body.id),),
         )
         self.dead_letter_list.dead.keep(commit.record + self.footer(commit.record), f".{Kind.LZ4}", reason)
@@ -181,3 +187,74 @@ def replayable_content(dead_letter: DeadLetter, core: Core) -> Replayable:
         )
     answered = sum(delivery.rows for record in scan.records for delivery in answers_of(record))
     return Replayable(rows, answered == rows and not dead_letter.reason.is_refused)
+
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+ROWS_MAX = 3
+"""Rows of a dead letter that are shown."""
+CHARS_MAX = 4_000
+"""Length of the text of a row or of a body."""
+EXPANDED_BYTES_MAX = 64 * 1024
+"""Part of a compressed body that is expanded, at each of its codings."""
+
+
+class _Expander(Protocol):
+    """State of an expansion."""
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """Return at most `max_length` expanded bytes."""
+
+
+_EXPANDERS: Final[Mapping[str, Callable[[], _Expander]]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16),
+    "deflate": zlib.decompressobj,
+    "zstd": zstd.ZstdDecompressor,
+}
+
+
+def beginning_of(item: DeadLetter | Body, core: Core = transcode) -> Beginning:
+    """Return the beginning of a dead letter or of a quarantined body. Raises `OSError` if it is gone."""
+    try:
+        return _of_body(item) if isinstance(item, Body) else _of_rows(item, core)
+    # A dead letter may be damaged in any way, or come from another version.
+    except (ValueError, zlib.error, zstd.ZstdError) as error:
+        return Beginning((), f"it cannot be decoded: {type(error).__name__}")
+
+
+def _of_rows(dead_letter: DeadLetter, core: Core) -> Beginning:
+    content = DISK.read(dead_letter.path)
+    scan = core.scan(content)
+    rows = min(ROWS_MAX, sum(record.rows for record in scan.records))
+    if not rows:
+        return Beginning((), "it has no readable row")
+    # Only these rows are decoded, and always from the same compression.
+    head = core.rewrite(content, [(0, rows)], "zstd", BLOCK_ROWS_MAX)
+    record = transcode.scan(head).records[0]
+    block = head[record.offset + transcode.HEAD_BYTES + len(record.answers) : record.offset + record.length]
+    return Beginning(tuple(map(_row_text, rows_of_native(zstd.decompress(block)))))
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
+    """Return the columns of a row that have a value, as JSON."""
+    shown = {name: value for name, value in row.items() if value not in ("", None, [], {})}
+    return _cut(orjson.dumps(shown, default=str, option=orjson.OPT_INDENT_2).decode())
+
+
+def _of_body(body: Body) -> Beginning:
+    _, _, *codings = body.path.name.removesuffix(body.path.suffix).split(".")
+    with open_to_read(body.path) as file:
+        content = file.read(EXPANDED_BYTES_MAX)
+    for coding in reversed(codings):
+        if coding not in _EXPANDERS:
+            return Beginning((), f"it is compressed with {coding}")
+        content = _EXPANDERS[coding]().decompress(content, EXPANDED_BYTES_MAX)
+    text = content.decode(errors="replace")
+    return Beginning((_cut("".join(char if char.isprintable() or char == "\n" else "·" for char in text)),))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CHARS_MAX else f"{text[:CHARS_MAX]}…"

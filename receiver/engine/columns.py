@@ -18,6 +18,51 @@ from receiver.transcode import COLUMNS
 Columns = Sequence[tuple[str, str]]
 """Names and types."""
 
+_TIME = "toDateTime64('1970-01-01 00:00:00', 9, 'UTC')"
+_TRACE_ID, _SPAN_ID = "repeat('f', 32)", "repeat('f', 16)"
+_MAP = "map('key', 'value')"
+PROBE_ROW = {
+    "Timestamp": _TIME,
+    "TraceId": _TRACE_ID,
+    "SpanId": _SPAN_ID,
+    "ParentSpanId": "''",
+    "TraceState": "'k=v'",
+    "SpanName": "'probe'",
+    "SpanKind": "'Internal'",
+    "ServiceName": "'trace-drain'",
+    "ResourceAttributes": _MAP,
+    "ScopeName": "'scope'",
+    "ScopeVersion": "'v1'",
+    "SpanAttributes": _MAP,
+    "Duration": "toUInt64(1)",
+    "StatusCode": "'Unset'",
+    "StatusMessage": "'text'",
+    "Events.Timestamp": f"[{_TIME}]",
+    "Events.Name": "['event']",
+    "Events.Attributes": f"[{_MAP}]",
+    "Links.TraceId": f"[{_TRACE_ID}]",
+    "Links.SpanId": f"[{_SPAN_ID}]",
+    "Links.TraceState": "['k=v']",
+    "Links.Attributes": f"[{_MAP}]",
+    "ProjectId": "'project'",
+    "DeploymentId": "'deployment'",
+    "Drain": "'trace-drain probe'",
+    "ReceivedAt": "toDateTime64('1970-01-01 00:00:00', 3, 'UTC')",
+    "SegmentEpoch": "toUInt64(0)",
+    "SegmentSeq": "toUInt64(0)",
+    "TraceFlags": "toUInt32(1)",
+    "DroppedAttributesCount": "toUInt32(1)",
+    "DroppedEventsCount": "toUInt32(1)",
+    "DroppedLinksCount": "toUInt32(1)",
+    "ScopeAttributes": _MAP,
+    "ResourceSchemaUrl": "'url'",
+    "ScopeSchemaUrl": "'url'",
+    "SampleWeight": "toFloat64(1)",
+    "SampleThreshold": "toUInt64(1)",
+    "SampleReason": "'reason'",
+}
+"""Column → value of the writer's probe row, which has a value in every column."""
+
 _COLUMNS_OF_TABLES = """
 SELECT table, groupArray((name, concat(type, if(default_kind IN ('', 'DEFAULT'), '', ' ' || default_kind))))
 FROM system.columns

@@ -1,7 +1,7 @@
 """Opening of the configured store: the layout of its files, and the lock that ensures a single owner.
 
 DATA/store            the embedded engine's directory
-DATA/store.creating   marker file while the embedded store is created: see `bootstrap`
+DATA/store.creating   marker file while the embedded store is created: see `Bootstrap`
 DATA/store.lock       locked by the process that has the store open
 DATA/dead             dead letters
 DATA/repair           the rows of a piece as a segment, while they are inserted

@@ -19,7 +19,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.engine.advice import Login
-from receiver.engine.columns import ColumnCheck
+from receiver.engine.columns import PROBE_ROW, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import is_supported_setting, quote_identifier
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
@@ -119,17 +119,8 @@ GROUP BY TraceId
 
 _PROBE = f"""
 INSERT INTO {TABLE} ({", ".join(f"`{name}`" for name, _ in COLUMNS)})
-SELECT
-    toDateTime64('1970-01-01 00:00:00', 9, 'UTC'), repeat('f', 32), repeat('f', 16), '', 'k=v', 'probe',
-    'Internal', 'trace-drain', map('key', 'value'), 'scope', 'v1', map('key', 'value'),
-    toUInt64(1), 'Unset', 'text',
-    [toDateTime64('1970-01-01 00:00:00', 9, 'UTC')], ['event'], [map('key', 'value')],
-    [repeat('f', 32)], [repeat('f', 16)], ['k=v'], [map('key', 'value')],
-    'project', 'deployment', 'trace-drain probe', toDateTime64('1970-01-01 00:00:00', 3, 'UTC'),
-    toUInt64(0), toUInt64(0), toUInt32(1), toUInt32(1), toUInt32(1), toUInt32(1),
-    map('key', 'value'), 'url', 'url', toFloat64(1), toUInt64(1), 'reason'
+SELECT {", ".join(PROBE_ROW[name] for name, _ in COLUMNS)}
 """
-"""A row with a value in every column, in the order of `COLUMNS`."""
 
 _TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
 """This engine evaluates everything that can refuse a row: constraints, defaults, indexes, projections.

@@ -18,6 +18,7 @@ from receiver.http.parser import require_c_parser
 from receiver.http.protocol import HttpConnection, Limits, raw_error
 from receiver.logs import limited
 from receiver.metrics import Metrics
+from receiver.settings import Limits as LimitSettings
 
 ACCEPTS_MAX = 64
 """Connections accepted in one event loop iteration, so that other work is not delayed."""
@@ -148,3 +149,27 @@ class Listener:
         port = self._limits.port
         self._metrics.add("connections_closed", port=port, reason=reason)
         limited.warning(f"{port}: {reason}", "connection closed", port=port, error=reason)
+
+
+class Ports:
+    """The open ports."""
+
+    def __init__(self, limits: LimitSettings, metrics: Metrics) -> None:
+        self._limits = limits
+        self._metrics = metrics
+        self._listeners: list[Listener] = []
+
+    async def serve(self, name: str, application: web.Application, listen_fd: int) -> None:
+        """Serve the application on the inherited socket. `name`: for metrics and log lines."""
+        limits = self._limits
+        listener = Listener(
+            Limits(name, limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
+            self._metrics,
+        )
+        self._listeners.append(listener)
+        await listener.open(application, socket.socket(fileno=listen_fd))
+
+    async def close(self) -> None:
+        """Stop accepting, let running requests finish, and close every connection."""
+        for listener in self._listeners:
+            await listener.close()

@@ -29,9 +29,15 @@ from receiver.errors import (
     Unavailable,
 )
 from receiver.intake.admission import Claim
-from receiver.intake.commit_rate import CommitRate
-from receiver.intake.group import AppendAttempt, Group, SpanCounts, log_first_delivery
-from receiver.intake.outcome import Transcode, refusal
+from receiver.intake.group import (
+    AppendAttempt,
+    CommitRate,
+    Group,
+    SpanCounts,
+    Transcode,
+    log_first_delivery,
+    refusal,
+)
 from receiver.intake.pending import (
     GROUP_BYTES_MAX,
     DeliveryQueue,

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from receiver.errors import CoreCrashed, MalformedBody, ReceiverError
-from receiver.journal.quarantine import SUFFIX, Note, QuarantineFiles
+from receiver.journal.quarantine import SUFFIX, QuarantineFiles, QuarantineNote
 from receiver.logs import limited
 from receiver.model import Delivery
 from receiver.settings import MIB
@@ -63,7 +63,7 @@ class Quarantine:
     def _write(self, path: Path, delivery: Delivery, crashes: int) -> None:
         try:
             if path.exists() or self._has_room(len(delivery.body)):
-                note = Note(delivery.drain, delivery.received_at_ns, crashes)
+                note = QuarantineNote(delivery.drain, delivery.received_at_ns, crashes)
                 self._files.write(path, delivery.body, note)
         except OSError as error:
             limited.error(

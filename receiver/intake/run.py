@@ -20,20 +20,20 @@ import msgspec
 from receiver import process, transcode
 from receiver.channel import Pems, Reload, Start
 from receiver.clock import NOTE_NAME, Now
-from receiver.errors import OperatorError, place_and_reason
+from receiver.errors import JournalFull, OperatorError, place_and_reason
 from receiver.intake.admission import Admission, budget
 from receiver.intake.committer import Committer
 from receiver.intake.connections.listener import caps
 from receiver.intake.connections.load_shedding import HELD_MAX, HELD_SHARE, LoadShedder, held_max
 from receiver.intake.connections.server import IntakeServer
 from receiver.intake.connections.tls import Certificates, expiry_warning
+from receiver.intake.group import Transcode
 from receiver.intake.handler import DeliveryHandler
-from receiver.intake.lazy_journal import LazyJournal
-from receiver.intake.outcome import Transcode
 from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.journal.appender import Appender
 from receiver.journal.digest_key import DigestKey
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, SegmentId
@@ -248,3 +248,100 @@ async def begin(start: Start, metrics: Metrics, make_keeper: MakeKeeper | None =
 def main(make_keeper: MakeKeeper | None = None) -> None:
     """Run as a child of the supervisor. `make_keeper`: see `Intake`."""
     process.run(partial(begin, make_keeper=make_keeper))
+
+
+RETRY_S = 1.0
+"""Interval between two attempts to open the journal."""
+NOT_OPEN = "the journal cannot be opened; retry in a moment"
+
+
+class LazyJournal:
+    """An appender that tries repeatedly to open the journal. Implements `receiver.intake.committer.Appender`.
+
+    Each intake start creates its own epoch directory, which fails on a full disk. The intake runs
+    nevertheless. Until the directory can be created, senders get 503, as from a full journal.
+
+    Invariant: the committer calls no other method before `full_reason` has returned `None`.
+    """
+
+    def __init__(
+        self, open_journal: Callable[[], Appender], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._open_journal = open_journal
+        self._now = now
+        self._appender: Appender | None = None
+        self._open_error = ""
+        self._tried_at_s = 0.0
+        self._try_open()
+
+    def _try_open(self) -> None:
+        self._tried_at_s = self._now()
+        try:
+            self._appender = self._open_journal()
+        except OperatorError as error:
+            self._open_error = str(error)
+            limited.error(
+                "journal", "journal cannot be opened; deliveries are answered 503", error=self._open_error
+            )
+
+    def _require_open(self) -> Appender:
+        if self._appender is None:
+            raise JournalFull(NOT_OPEN)
+        return self._appender
+
+    @property
+    def trouble(self) -> str:
+        """The last error of the disk; empty if there is none."""
+        return self._open_error if self._appender is None else self._appender.trouble
+
+    @property
+    def open_age_s(self) -> float:
+        """The age of the open segment; 0 if there is none."""
+        return 0.0 if self._appender is None else self._appender.open_age_s
+
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """See `Appender`."""
+        return NOT_OPEN if self._appender is None else self._appender.full_reason(more_bytes)
+
+    def choose(self, *, is_awaited: bool = False) -> SegmentId:
+        """See `Appender`."""
+        return self._require_open().choose(is_awaited=is_awaited)
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        """See `Appender`."""
+        self._require_open().append(segment, record, rows)
+
+    @property
+    def has_retired(self) -> bool:
+        """See `Appender`."""
+        return self._appender is not None and self._appender.has_retired
+
+    def seal_retired(self) -> None:
+        """See `Appender`."""
+        self._require_open().seal_retired()
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        """See `Appender`."""
+        return self._appender is not None and self._appender.is_stored(segment)
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """See `Appender`."""
+        return None if self._appender is None else self._appender.outcome_of(segment)
+
+    def retire_if_due(self) -> None:
+        """See `Appender`. The committer calls this regularly, so it also retries to open the journal."""
+        # Runs on the disk thread, so that a disk that hangs blocks no connection.
+        if self._appender is not None:
+            self._appender.retire_if_due()
+        elif self._now() - self._tried_at_s >= RETRY_S:
+            self._try_open()
+
+    def seal(self) -> None:
+        """See `Appender`."""
+        if self._appender is not None:
+            self._appender.seal()
+
+    def close(self) -> None:
+        """See `Appender`."""
+        if self._appender is not None:
+            self._appender.close()

@@ -33,7 +33,7 @@ TRIES_MAX = 8
 """Attempts to create a directory. Losing that many races in a row must have another cause."""
 
 
-class Note(msgspec.Struct, frozen=True):
+class EpochNote(msgspec.Struct, frozen=True):
     """Process id and start time of the intake, for messages and the order of epochs; not for correctness."""
 
     pid: int = 0
@@ -92,7 +92,7 @@ class EpochDirectory:
 
     def write_note(self) -> None:
         """Write the note and sync the directory."""
-        note = msgspec.json.encode(Note(os.getpid(), time.time_ns()))
+        note = msgspec.json.encode(EpochNote(os.getpid(), time.time_ns()))
         with ExitStack() as undo:
             # A directory that may not be durable is not used: acknowledged records could vanish with it.
             undo.callback(self.leave)
@@ -123,12 +123,12 @@ class EpochDirectory:
         self.files.close(self.lock_fd)
 
 
-def note_of(directory: Path, files: Files) -> Note:
+def note_of(directory: Path, files: Files) -> EpochNote:
     """Read the note of an epoch directory; return an empty note if it is missing or incomplete."""
     try:
-        return msgspec.json.decode(files.read(directory / START_NOTE), type=Note)
+        return msgspec.json.decode(files.read(directory / START_NOTE), type=EpochNote)
     except (FileNotFoundError, msgspec.DecodeError):
-        return Note()
+        return EpochNote()
 
 
 def _make_root(root: Path, files: Files) -> None:

@@ -9,18 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from receiver import transcode
-from receiver.durable.files import DISK, open_to_read
+from receiver.durable.files import DISK, Files, open_to_read
 from receiver.errors import CommandFailed
 from receiver.journal.epoch_directory import note_of
 from receiver.journal.frame import Damage, FooterCounts, damage_in, footer_counts_of
 from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, parse_file_name
-from receiver.journal.newer import is_newer
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from receiver.transcode import Scan
+
+
+def is_newer(path: Path, files: Files) -> bool:
+    """Return whether a segment begins with a record of a newer version. Usually reads only the head.
+
+    After a downgrade the journal may hold records in an unknown format. They look damaged, but they are
+    acknowledged, and the newer version can read them. Invariant: such a segment is not truncated, sealed,
+    stored, dead-lettered or deleted.
+    """
+    head = files.read_head(path, transcode.HEAD_BYTES)
+    # A damaged version field also looks newer in the head; only the whole file tells the two apart.
+    return transcode.is_newer(head) and transcode.is_newer(files.read(path))
+
 
 LOCKS = Path("/proc/locks")
 

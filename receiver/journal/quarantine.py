@@ -22,7 +22,7 @@ SUFFIX = ".body"
 _NAME = re.compile(rf"[^.]+\.({'|'.join(ContentKind)})(\.[^.]+)*{re.escape(SUFFIX)}")
 
 
-class Note(msgspec.Struct, frozen=True):
+class QuarantineNote(msgspec.Struct, frozen=True):
     """Metadata of a quarantined body."""
 
     drain: str = ""
@@ -38,7 +38,7 @@ class Body(NamedTuple):
     """Digest of the body."""
     path: Path
     bytes: int
-    note: Note
+    note: QuarantineNote
 
     def delivery(self, *, body_bytes_max: int) -> Delivery:
         """Return the delivery as it was received."""
@@ -72,7 +72,7 @@ class QuarantineFiles:
         """Return the path for a body, whether or not it exists."""
         return self._root / (".".join((digest, delivery.content_kind, *delivery.encodings)) + SUFFIX)
 
-    def write(self, path: Path, body: bytes, note: Note) -> None:
+    def write(self, path: Path, body: bytes, note: QuarantineNote) -> None:
         """Write a body and its note. If the body exists, only the note is replaced.
 
         Neither file is synced: the delivery was not acknowledged, so its sender still has it.
@@ -83,12 +83,12 @@ class QuarantineFiles:
         if not path.exists():
             write_unsynced(path, body)
 
-    def note_of(self, path: Path) -> Note:
+    def note_of(self, path: Path) -> QuarantineNote:
         """Read the note of a body; return an empty note if it is missing or cannot be read."""
         try:
-            return msgspec.json.decode(DISK.read(path.with_suffix(".json")), type=Note)
+            return msgspec.json.decode(DISK.read(path.with_suffix(".json")), type=QuarantineNote)
         except (OSError, msgspec.DecodeError):
-            return Note()
+            return QuarantineNote()
 
     def drop(self, body: Body) -> None:
         """Delete a body and its note durably."""

@@ -19,8 +19,8 @@ from receiver.durable.files import DISK, delete_unneeded, reported, write_new
 from receiver.journal.ceiling import DiskUsage
 from receiver.journal.epoch_directory import EpochDirectory, note_of
 from receiver.journal.frame import bytes_of_records, damage_in
+from receiver.journal.listing import is_newer
 from receiver.journal.names import SEALED, START_NOTE, FileName, Kind, epoch_of, file_name, parse_file_name
-from receiver.journal.newer import is_newer
 from receiver.journal.segment import Place
 from receiver.model import SegmentId
 

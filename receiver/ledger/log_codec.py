@@ -1,6 +1,6 @@
 """Codec of the ledger's log: the state at its beginning, then one entry per segment.
 
-    magic:   "TDLG", framed as described in `receiver/durable/framing.py`
+    magic:   "TDLG", framed as described in `receiver/durable/append_log.py`
     body:    msgpack: [number, digest of the entry before, entry]
     entry:   `Begun`, `Settled` as often as needed, then `SegmentEntry` …
 
@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from receiver.durable.append_log import NO_EXTENT, Extent
-from receiver.durable.framing import Log, framed, unframed
+from receiver.durable.append_log import NO_EXTENT, Extent, Log, framed, unframed
 from receiver.ledger.line_sums import Counts, Lines
 from receiver.model import Heading, SegmentId
 

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
-from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent, Log, framed, unframed
 from receiver.durable.files import Files, write_durably
-from receiver.durable.framing import Log, framed, unframed
 from receiver.ledger.log_codec import START, Begun, Linked, Position
+from receiver.time_range import instant_text
 
 HEAD_BYTES_MAX = 64 << 10
 """Size above which the head file is replaced by a file with its last entry only."""
@@ -150,7 +149,7 @@ def reported(path: Path, files: Files) -> tuple[str, ...]:
 def report(path: Path, losses: Sequence[str], now_s: float, files: Files) -> None:
     """Add losses to the report, durably. Losses that it already contains keep their time."""
     before = reported(path, files)
-    found_at = datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%MZ")
+    found_at = instant_text(int(now_s), "minutes", zone="Z")
     known = {line.partition(" ")[2] for line in before}
     lines = [*before, *(f"{found_at} {loss}" for loss in losses if loss not in known)]
     write_durably(path, "".join(f"{line}\n" for line in lines).encode(), files=files)

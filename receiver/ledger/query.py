@@ -11,7 +11,6 @@ cancel out) and whether the companion table finds them by trace id. Rows that ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from receiver.engine.store import Store
@@ -23,7 +22,7 @@ from receiver.ledger.table import Rows, TableRows, UnknownEpoch, read_table, unk
 from receiver.model import Heading
 from receiver.reports import LEDGER_SINCE, LedgerLine, LedgerReport, UnknownRows
 from receiver.settings import Store as StoreSettings
-from receiver.time_range import parse_instant, parse_since
+from receiver.time_range import instant_text, parse_instant, parse_since
 
 T = TypeVar("T")
 
@@ -248,7 +247,7 @@ def _hour(hour: int) -> str:
 
 def _instant(seconds: float) -> str:
     try:
-        return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%MZ")
+        return instant_text(int(seconds), "minutes", zone="Z")
     except (OverflowError, ValueError, OSError) as error:
         text = "since is out of range; expected an age like 24h"
         raise MalformedBody(text, field="since") from error

@@ -20,13 +20,12 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from receiver.console.api.dead_letters import require_json_content_type
 from receiver.console.api.description.operation import BY_STORE, Operation
-from receiver.console.api.lines import JSON_LINES
 from receiver.console.api.responses import whole_json, whole_lines
 from receiver.console.api.route import Route
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
 from receiver.errors import DiskTrouble, NoSuchProject
+from receiver.http.media_types import JSON_LINES, require_json
 from receiver.logs import limited
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.projects import Projects, removed_projects
@@ -116,7 +115,7 @@ class PlatformRoutes:
         return whole_lines(removed_projects(self.projects.all(), self.retention_days()))
 
     async def _keep(self, request: web.Request) -> web.Response:
-        require_json_content_type(request)
+        require_json(request.content_type)
         reject_unknown_parameters(request.query)
         await self.keep(request.match_info["id"])
         return whole_json(HTTPStatus.OK, {})

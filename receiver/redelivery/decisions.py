@@ -1,6 +1,6 @@
 """Codec of the deduplication window's log of decisions. This module opens no files.
 
-    magic:   "TDRL", framed as described in `receiver/durable/framing.py`
+    magic:   "TDRL", framed as described in `receiver/durable/append_log.py`
     body:    msgpack, one of `Decided`, `Ended`, `Ticked`; each carries the observed time
 
 `Decided` is synced before the first INSERT of a segment, `Ended` before its file is deleted.
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from receiver.durable.framing import Log, framed, unframed
+from receiver.durable.append_log import Log, framed, unframed
 from receiver.model import SegmentId
 
 KEPT = 0

@@ -9,43 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from receiver import process, transcode
+from receiver import process
 from receiver.channel import Reload, Start
-from receiver.clock import NOTE_NAME
 from receiver.config.load import Loaded
 from receiver.dead_letters.listing import DeadLetterList
-from receiver.dead_letters.replay import Replayer
-from receiver.engine import schema
-from receiver.engine.clock_check import Clock
-from receiver.engine.expiry import Expiry
 from receiver.engine.opening import claimed, open_store
-from receiver.errors import DeadLetterConflict
 from receiver.feature import MakeFeatures, StoreParts
-from receiver.http.ports import Ports
-from receiver.journal.digest_key import DigestKey
+from receiver.http.listener import Ports
 from receiver.journal.segments import Journal
-from receiver.ledger import query as ledger_query
 from receiver.metrics import Metrics
-from receiver.model import SegmentId
-from receiver.reports import LedgerReport
-from receiver.store_process.ledger_metrics import LedgerMetrics
-from receiver.store_process.lost_tables import LostTables
-from receiver.store_process.metrics import newer_segments_text, report
+from receiver.store_process.metrics import LedgerMetrics, newer_segments_text, report
+from receiver.store_process.operations import Operations
 from receiver.store_process.writer_thread import WriterThread
 
 NICENESS = 5
 """Added to that of the intakes, whose answers then wait less for the CPU time of queries and INSERTs."""
 REQUESTS_MAX = 4
 """Threads for short calls that block: schema, ledger, dead letters."""
-ROLLUP_BACKLOG_S = 5.0
-"""Age of the oldest waiting segment above which no hour is rolled up."""
 CLOSE_S = 3.0
 """Part of the grace period reserved for closing the engine."""
 
@@ -89,26 +74,23 @@ class StoreWork:
         self._dead_letters.tidy()
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         resources.callback(self._store.close)
-        self._expiry = Expiry(self._store, Clock(data_dir / NOTE_NAME), settings.store.retention_days)
-        self._lost_tables = LostTables(data_dir)
-        self._writer = WriterThread(
-            settings, self._store, self._journal, self._dead_letters, self._expiry, self._lost_tables
-        )
+        self._writer = WriterThread(settings, self._store, self._journal, self._dead_letters)
         self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="request")
         self._ledger_metrics = LedgerMetrics(self._pool, metrics)
         self._settings = settings
+        operations = Operations(settings, self._store, self._writer)
         self._parts = StoreParts(
             Loaded(settings, start.origins, ()),
             self._store,
             self._writer.progress,
             self.health,
-            lambda: schema.status(self._store, transcode.SCHEMAS, *schema.wanted(settings)),
-            self._ledger_report,
-            self._replayer(dead_letter_list),
+            operations.schema_status,
+            operations.ledger_report,
+            operations.replayer(dead_letter_list),
             Journal(data_dir / "journal").bytes_total,
             self._disk_free_min,
             lambda: self._writer.has_tables,
-            self._keeps_up,
+            operations.keeps_up,
             Ports(settings.limits, metrics),
             start.sibling_fds,
             self._pool,
@@ -148,8 +130,8 @@ class StoreWork:
             "writer": progress.stall_reason,
             "redelivery": progress.window_trouble,
             "ledger": self._ledger_metrics.trouble,
-            "tables": self._lost_tables.trouble,
-            "clock": self._expiry.warning,
+            "tables": self._writer.lost_tables.trouble,
+            "clock": self._writer.expiry.warning,
             "journal": newer_segments_text(self._journal),
         }
         for feature in self._features:
@@ -172,50 +154,6 @@ class StoreWork:
         await asyncio.to_thread(self._resources.close)
         # Do not wait for the pool: a call that hangs in the engine must not delay the exit.
         self._pool.shutdown(wait=False)
-
-    def _ledger_report(self, query: Mapping[str, str]) -> LedgerReport:
-        """Run a ledger query. Called in a thread of the pool."""
-        balances = self._writer.require_balances()
-        row_lifetime_hours = ledger_query.row_lifetime_hours(self._settings.store)
-        ledger_filter = ledger_query.parse_ledger_query(
-            query, now_s=time.time(), row_lifetime_hours=row_lifetime_hours
-        )
-        return ledger_query.ledger(balances, lambda: self._store, ledger_filter)
-
-    def _replayer(self, dead_letter_list: DeadLetterList) -> Replayer:
-        """Return the replayer of dead letters. It decodes bodies with the settings from the start."""
-        settings, data_dir = self._settings, Path(self._settings.data_dir)
-        policy, digest_key = transcode.policy(settings), DigestKey(data_dir)
-        limits = {drain.name: drain.body_bytes_max for drain in settings.drain}
-        return Replayer(
-            dead_letter_list=dead_letter_list,
-            journal=data_dir / "journal",
-            store=self._store,
-            core=transcode,
-            commit=lambda deliveries, segment: transcode.commit(
-                policy, deliveries, segment, digest_key.load().secret
-            ),
-            footer=transcode.footer,
-            body_bytes_max=lambda drain: limits.get(drain) or settings.limits.body_bytes_max,
-            now=time.time,
-            check=self._check_tables,
-            on_replay=self._on_replay,
-        )
-
-    def _keeps_up(self) -> bool:
-        """Return whether the tables exist and no segment waits for the store."""
-        progress = self._writer.progress
-        is_late = progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
-        return self._writer.has_tables and not progress.trouble and not is_late
-
-    def _check_tables(self) -> None:
-        if not self._writer.has_tables:
-            raise DeadLetterConflict(
-                "the store's tables are not known to be up to date yet; `/readyz?verbose` says why"
-            )
-
-    def _on_replay(self, segment: SegmentId) -> None:
-        self._writer.require_balances().ledger.record_replay(segment)
 
     def _disk_free_min(self) -> int:
         """Return the disk space that the engine must leave free for the journal and `disk_free_min`."""

@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from receiver import transcode
+from receiver.backoff import backoff_s
+from receiver.clock import NOTE_NAME
 from receiver.dead_letters.directory import DeadLetters
 from receiver.engine import schema
+from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Expiry
 from receiver.engine.store import Store
@@ -28,12 +31,78 @@ from receiver.logs import limited
 from receiver.redelivery.window import Window, drains_without_dedupe
 from receiver.settings import Settings
 from receiver.store_process.lost_tables import LostTables
-from receiver.store_process.stop_signal import StopSignal
-from receiver.store_process.watchdog import MARGIN_S, Watchdog
-from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress, WaitingUnits
+from receiver.writer.store_watch import JITTER, SLOWER_CEILING_S, SLOWER_FIRST_S, Delays
 from receiver.writer.writer import Writer
+
+MARGIN_S = 300.0
+"""Margin in addition to the INSERT timeout. Longer than any retry pause and any query."""
+
+
+class WriterHangs(OperatorError):  # noqa: N818 - a verdict, as its base
+    """The writer hangs in a call of the store. The next process counts the rows of its last segment."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class Watchdog:
+    """Time of the writer's last heartbeat. The watchdog starts with the first heartbeat."""
+
+    def __init__(self, now: Callable[[], float], *, silence_s_max: float) -> None:
+        self._now = now
+        self._silence_s_max = silence_s_max
+        self._beat_at_s: float | None = None
+
+    def beat(self) -> None:
+        """Record a heartbeat. Called on the writer's thread."""
+        self._beat_at_s = self._now()
+
+    def stop(self) -> None:
+        """Stop checking the writer."""
+        self._beat_at_s = None
+
+    def check(self) -> None:
+        """Raise `WriterHangs` if the last heartbeat is too old."""
+        # Read once: the writer's thread may set it to `None` between two reads.
+        beat_at_s = self._beat_at_s
+        silent_s = 0.0 if beat_at_s is None else self._now() - beat_at_s
+        if silent_s > self._silence_s_max:
+            raise WriterHangs(
+                f"writer was silent for {silent_s:.0f} s; expected the store to return "
+                f"within {self._silence_s_max:.0f} s"
+            )
+
+
+TRIES_AFTER_STOP = 1
+"""Sleeps that return at once after a stop instead of raising, for the last segments or a final retry."""
+
+
+class StopSignal:
+    """Interruptible sleep of the writer's thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._stop = threading.Event()
+        self._deadline_s = 0.0
+        self._tries_left = TRIES_AFTER_STOP
+
+    def stop(self, grace_s: float) -> None:
+        """Interrupt every sleep. After `grace_s`, every `sleep` raises `Stopping`."""
+        # Before the event: the writer reads the deadline as soon as the event wakes it.
+        self._deadline_s = self._now() + grace_s
+        self._stop.set()
+
+    def sleep(self, delay_s: float) -> None:
+        """Sleep. After a stop, raises `Stopping` if no try or time is left. A delay of 0 checks the time."""
+        if not self._stop.wait(delay_s):
+            return
+        # A check without a delay is no retry, so it uses up no try.
+        if delay_s:
+            self._tries_left -= 1
+        if self._tries_left < 0 or self._now() > self._deadline_s:
+            raise Stopping
+
 
 T = TypeVar("T")
 
@@ -41,23 +110,16 @@ T = TypeVar("T")
 class WriterThread:
     """The writer with its logs, and their state as other threads read it."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what the thread works with
-        self,
-        settings: Settings,
-        store: Store,
-        journal: Journal,
-        dead: DeadLetters,
-        expiry: Expiry,
-        lost_tables: LostTables,
-    ) -> None:
+    def __init__(self, settings: Settings, store: Store, journal: Journal, dead: DeadLetters) -> None:
         self.progress = Progress()
         self.has_tables = False
         """Whether the tables are known to be up to date."""
         self.balances: LiveBalanceSource | None = None
         """The ledger; `None` until it is read."""
         self._settings, self._data_dir = settings, Path(settings.data_dir)
-        self._store, self._journal, self._dead, self._expiry = store, journal, dead, expiry
-        self._lost_tables = lost_tables
+        self._store, self._journal, self._dead = store, journal, dead
+        self.expiry = Expiry(store, Clock(self._data_dir / NOTE_NAME), settings.store.retention_days)
+        self.lost_tables = LostTables(self._data_dir)
         self._window: Window | None = None
         self._drains_without_dedupe = drains_without_dedupe(settings)
         # Read before the writer creates the directory whose absence is the result.
@@ -136,7 +198,7 @@ class WriterThread:
         try:
             with ledger.watching() as watch:
                 sums, _ = ledger.sums(watch)
-            detect = partial(self._lost_tables.detect, self._store, transcode.SCHEMAS, sums, time.time())
+            detect = partial(self.lost_tables.detect, self._store, transcode.SCHEMAS, sums, time.time())
             self._open_with_retries("store.lost", detect)
             schema.apply(self._store, transcode.SCHEMAS, *wanted, sleep=self._stop_signal.sleep)
             # At the start only: a trial table of our own cannot be in use now.
@@ -169,7 +231,7 @@ class WriterThread:
 
     def _open_with_retries(self, name: str, open_log: Callable[[], T]) -> T:
         """Open a log. Retries disk errors without limit, because no row may be stored without the log."""
-        for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
+        for delay_s in backoff_s(SLOWER_FIRST_S, SLOWER_CEILING_S, jitter=JITTER):
             try:
                 return open_log()
             except OSError as os_error:
@@ -203,6 +265,6 @@ class WriterThread:
     def _on_step(self) -> None:
         """Callback that the writer runs between two steps."""
         self._watchdog.beat()
-        self._expiry.check()
+        self.expiry.check()
         if self.has_tables:
-            self._expiry.drop_expired_days()
+            self.expiry.drop_expired_days()

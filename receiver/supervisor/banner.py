@@ -15,10 +15,10 @@ from pathlib import Path
 
 from receiver.settings import Drain, Settings
 from receiver.supervisor.certificate import CA_NAME
-from receiver.supervisor.data_dir import State
+from receiver.supervisor.data_dir import ReceiverState
 
 
-def startup_banner(settings: Settings, state: State, config: Path | None = None) -> str:
+def startup_banner(settings: Settings, state: ReceiverState, config: Path | None = None) -> str:
     """Return the text printed at the start. `config`: the configuration file that was read, if any."""
     lines = [
         f"endpoint   {state.urls['listen']}{drain.path}   (drain {drain.name})" for drain in settings.drain

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, count, repeat
+from itertools import chain, count
 
 import msgspec
 import structlog
 
+from receiver.backoff import backoff_s
 from receiver.channel import (
     AcceptFor,
     ChildChannel,
@@ -36,8 +37,8 @@ from receiver.channel import (
 from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
-from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.restart_history import REPORTED_MIN, RestartHistory
+from receiver.supervisor.sockets import DescriptorReserve
 
 MALLOC_SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
@@ -92,10 +93,9 @@ NO_FD, POLL_S = -1, 0.01
 """No listening socket, as the store process; poll interval for the exit of a process."""
 
 
-def backoff_s(pause_s_max: float) -> Iterator[float]:
+def pauses_s(pause_s_max: float) -> Iterator[float]:
     """Return the pauses before successive restarts; the first is 0."""
-    steps_s = chain([0.0, 0.2, 0.5, 1.0, 2.0, 5.0], repeat(10.0))
-    return (min(step_s, pause_s_max) for step_s in steps_s)
+    return chain([0.0], backoff_s(0.2, pause_s_max))
 
 
 class Child:
@@ -227,18 +227,18 @@ class Child:
 
     async def _run(self) -> None:
         """Run the process and its replacements until stopped."""
-        pauses_s = backoff_s(self._role.pause_s_max)
+        pauses = pauses_s(self._role.pause_s_max)
         for ordinal in count():
             began_s = time.monotonic()
             await self._run_process(ordinal)
             # A process that ran for long has recovered; its next exit starts with the shortest pause again.
             if time.monotonic() - began_s > self._patience.steady_s:
-                pauses_s = backoff_s(self._role.pause_s_max)
+                pauses = pauses_s(self._role.pause_s_max)
             if not self._stopping.is_set():
                 self._note_end()
                 # The pause grows with each exit, so that a process that always crashes does not use up the
                 # CPU.
-                await self._pause(next(pauses_s))
+                await self._pause(next(pauses))
             if self._stopping.is_set():
                 return
 

@@ -45,7 +45,7 @@ class Pids(msgspec.Struct, frozen=True, kw_only=True):
     store: int
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class ReceiverState(msgspec.Struct, frozen=True, kw_only=True):
     """Content of `receiver.json`."""
 
     listen: str
@@ -69,10 +69,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return self.urls["api"]
 
 
-def read_state(directory: Path) -> State:
+def read_state(directory: Path) -> ReceiverState:
     """Return the state of the receiver that uses this directory. Raises `CommandFailed` if there is none."""
     try:
-        return msgspec.json.decode(DISK.read(directory / STATE_NAME), type=State)
+        return msgspec.json.decode(DISK.read(directory / STATE_NAME), type=ReceiverState)
     except FileNotFoundError as error:
         raise CommandFailed(
             f"no receiver runs on '{directory}'; expected `trace-drain serve --data {directory}`"
@@ -130,7 +130,7 @@ class DataDir:
             f"data_dir '{self.path}' is in use: {why} (process {pids}); expected it to be free"
         )
 
-    def write_state(self, state: State) -> None:
+    def write_state(self, state: ReceiverState) -> None:
         """Replace `receiver.json` atomically."""
         # Without fsync: after a power failure no receiver runs, and the file is useless.
         write_unsynced(self.path / STATE_NAME, msgspec.json.format(msgspec.json.encode(state)) + b"\n")

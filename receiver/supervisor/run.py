@@ -12,13 +12,14 @@ SIGHUP: read the configuration again; an invalid one leaves the old one in force
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
@@ -31,23 +32,24 @@ from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_completed
 from receiver.settings import Settings
 from receiver.supervisor.banner import startup_banner
-from receiver.supervisor.bound_addresses import (
+from receiver.supervisor.budget import MARK_S, FailureBudget
+from receiver.supervisor.certificate import LastGood, with_certificate
+from receiver.supervisor.child import NO_FD, Child, Patience, Role
+from receiver.supervisor.data_dir import DataDir, Pids, ReceiverState
+from receiver.supervisor.health import Readiness, readiness
+from receiver.supervisor.lazy_imports import load_admin_class
+from receiver.supervisor.reload import applicable_settings, one_line
+from receiver.supervisor.sockets import (
+    DescriptorReserve,
+    Sockets,
     addresses_by_name,
+    open_sockets,
     urls_by_name,
     with_addresses_of,
     with_bound_addresses,
 )
-from receiver.supervisor.budget import MARK_S, FailureBudget
-from receiver.supervisor.certificate import LastGood, with_certificate
-from receiver.supervisor.child import NO_FD, Child, Patience, Role
-from receiver.supervisor.data_dir import DataDir, Pids, State
-from receiver.supervisor.descriptors import DescriptorReserve
-from receiver.supervisor.health import Readiness, readiness
-from receiver.supervisor.lazy_imports import load_admin_class
-from receiver.supervisor.notify import notify, reloading
-from receiver.supervisor.reload import applicable_settings, one_line
-from receiver.supervisor.sockets import Sockets, open_sockets
 from receiver.supervisor.summary import Summary
+from receiver.time_range import instant_text
 
 KILL_MARGIN_S = 2.0
 """Time after the end of its grace period at which a process is killed."""
@@ -101,7 +103,7 @@ class Supervisor:
         self._metrics = Metrics("supervisor")
         self._budget = FailureBudget(time.monotonic)
         self._summary = Summary()
-        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._started_at = instant_text(time.time())
         self._stop = asyncio.Event()
         self._is_past_head_start = asyncio.Event()
         self._hangup = asyncio.Event()
@@ -296,8 +298,8 @@ class Supervisor:
             "drains": [f"{drain.name} {drain.path}" for drain in settings.drain],
         }
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> ReceiverState:
+        return ReceiverState(
             **{name: str(address) for name, address in addresses_by_name(self._settings).items()},
             urls=urls_by_name(self._settings),
             pids=Pids(
@@ -367,3 +369,21 @@ class Supervisor:
             self._metrics.set("process_ends_recent", child.ends.count, process=child.name)
         self._budget.report(self._metrics, self._child_snapshots(), self._settings.budget)
         return [self._metrics.snapshot(), *self._child_snapshots()]
+
+
+def notify(environ: Mapping[str, str], state: str) -> None:
+    """Send one state, such as `READY=1`. Errors are ignored: the receiver works without systemd."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        # The abstract namespace: systemd writes @ for the leading zero byte.
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), address)
+
+
+def reloading() -> str:
+    """Return the state that announces a reload. `READY=1` announces its end."""
+    # With `Type=notify-reload`, systemd matches the reload to its signal by this time.
+    return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from errno import EIO
 
+from receiver.backoff import backoff_s
 from receiver.engine.store import DayRows, Store
 from receiver.journal.segment_core import Core
 from receiver.writer import outcome
-from receiver.writer.backoff import FIRST_S, backoff_s
 from receiver.writer.environment import Environment
 from receiver.writer.outcome import Comparison, Completeness
 from receiver.writer.segment_state import Evidence, Observation, RowsCounted, StillRunning, Unusable
-from receiver.writer.store_watch import StoreWatch
+from receiver.writer.store_watch import FIRST_S, JITTER, StoreWatch
 from receiver.writer.units import OpenUnit
 
 KILL_AFTER_S = 30.0
@@ -87,7 +87,7 @@ class RowCounter:
         """Wait briefly for statements whose response was lost; kill those that take too long."""
         prefix, begun_s = query_id_of(str(evidence.unit)), self.environment.monotonic()
         since_s = begun_s if evidence.running_since_s is None else evidence.running_since_s
-        for delay_s in backoff_s(self.environment.jitter, first_s=FIRST_S, ceiling_s=1.0):
+        for delay_s in backoff_s(FIRST_S, 1.0, jitter=JITTER, random_share=self.environment.jitter):
             if not self.store.running(prefix):
                 return None
             now_s = self.environment.monotonic()

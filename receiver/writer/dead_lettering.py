@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from zlib import crc32
 
 from receiver.dead_letters.directory import DeadLetters, Reason
@@ -18,6 +17,7 @@ from receiver.journal.outcomes import SegmentOutcome
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.model import SegmentId
 from receiver.reports import DeadDelivery
+from receiver.time_range import instant_text
 from receiver.writer.progress import Progress
 from receiver.writer.reading import Reading, SegmentFile, read_segment
 from receiver.writer.row_ranges import Rows, intersect, merge_adjacent, positions, row_count
@@ -51,7 +51,7 @@ class DeadLetterWriter:
                 cause=cause,
                 text=parts[0].text,
                 rows=rows,
-                at=self._now_text(),
+                at=instant_text(self.now()),
                 deliveries=dead_deliveries(opened.accepted, plan.of_rows, ranges),
             )
             self._keep(segment, content, reason, f"{segment.id}.{cause}")
@@ -84,7 +84,7 @@ class DeadLetterWriter:
             cause="damaged",
             text=reading.damage,
             rows=rows,
-            at=self._now_text(),
+            at=instant_text(self.now()),
         )
         self._keep(reading.file, reading.content, reason, earlier.get(reading.content, new_name))
         # A set, so that a copy that an earlier attempt kept is not counted twice.
@@ -108,9 +108,6 @@ class DeadLetterWriter:
             for reason in reasons
         )
         return SegmentOutcome(dict(dead_rows), is_incomplete=not is_attributed)
-
-    def _now_text(self) -> str:
-        return datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")
 
     def _keep(self, file: SegmentFile, content: bytes, reason: Reason, name: str) -> None:
         # A repetition after a disk error or a crash is neither counted nor reported again.

@@ -45,7 +45,7 @@ class SegmentFile(Protocol):
         """Delete the file."""
 
 
-class Journal(Protocol):
+class SealedJournal(Protocol):
     """Sealed segments of the journal, as the writer sees them."""
 
     def sealed(self) -> Iterable[SegmentFile]:

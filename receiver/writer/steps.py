@@ -34,7 +34,6 @@ from receiver.ledger.ledger import Ledger
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery.window import Window
-from receiver.writer.backoff import Delays
 from receiver.writer.counting import RowCounter, query_id_of
 from receiver.writer.dead_lettering import DeadLetterWriter
 from receiver.writer.dedupe import Opener, digests_kept
@@ -66,7 +65,7 @@ from receiver.writer.segment_state import (
     Unusable,
 )
 from receiver.writer.splitting import Splitter
-from receiver.writer.store_watch import StoreWatch
+from receiver.writer.store_watch import Delays, StoreWatch
 from receiver.writer.transitions import next_step
 from receiver.writer.units import OpenUnit, Piece, Plan, Unit, segment_of
 

@@ -25,18 +25,17 @@ from receiver.ledger.ledger import Ledger
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery.window import Window
-from receiver.writer.backoff import Delays
 from receiver.writer.counting import RowCounter
 from receiver.writer.dead_lettering import DeadLetterWriter
 from receiver.writer.dedupe import Opener
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.ledger_entries import LedgerEntries
 from receiver.writer.progress import Progress, WaitingUnits
-from receiver.writer.reading import Journal, Reading
+from receiver.writer.reading import Reading, SealedJournal
 from receiver.writer.segment_state import Evidence, Finished, Found, WaitingFor
 from receiver.writer.splitting import Splitter
 from receiver.writer.steps import StepRunner, Turn
-from receiver.writer.store_watch import StoreWatch
+from receiver.writer.store_watch import Delays, StoreWatch
 from receiver.writer.units import Piece, Unit, segment_of
 
 IDLE_S = 0.1
@@ -48,7 +47,7 @@ class Writer:
 
     def __init__(  # noqa: PLR0913 - each is a dependency that a test replaces
         self,
-        journal: Journal,
+        journal: SealedJournal,
         store: Store,
         *,
         core: Core,

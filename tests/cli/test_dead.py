@@ -23,7 +23,7 @@ from receiver.console.api.routes import Api
 from receiver.console.api.spool import SpoolSpace
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
-from receiver.journal.quarantine import Note, QuarantineFiles
+from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.journal.segments import Journal
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.support.redelivery import POLICY, Harness, delivery
@@ -45,7 +45,7 @@ def harness(tmp_path: Path) -> Harness:
     harness.add([1, 2], drain="acme")
     harness.drain()
     bodies, body = QuarantineFiles(tmp_path / "aside"), delivery(3)
-    bodies.write(bodies.path_of(BODY_ID, body), body.body, Note("acme", body.received_at_ns))
+    bodies.write(bodies.path_of(BODY_ID, body), body.body, QuarantineNote("acme", body.received_at_ns))
     return harness
 
 

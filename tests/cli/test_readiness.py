@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from receiver.cli import EXIT_INTERRUPTED, main
 from receiver.cli.shell.readiness import STORE_START_S, note_when_slow, require_store_process
 from receiver.errors import CommandFailed
-from receiver.supervisor.data_dir import STATE_NAME, State, read_state
+from receiver.supervisor.data_dir import STATE_NAME, ReceiverState, read_state
 
 
 class Admin(BaseHTTPRequestHandler):
@@ -71,7 +71,7 @@ def admin() -> Iterator[str]:
 
 
 @pytest.fixture
-def state(admin: str, tmp_path: Path) -> State:
+def state(admin: str, tmp_path: Path) -> ReceiverState:
     """Return the state of a running receiver, which is this process with the fake admin port."""
     fields = {
         "listen": "",
@@ -86,7 +86,7 @@ def state(admin: str, tmp_path: Path) -> State:
     return read_state(tmp_path)
 
 
-def test_store_process_that_exits_repeatedly_fails_the_command_at_once(state: State) -> None:
+def test_store_process_that_exits_repeatedly_fails_the_command_at_once(state: ReceiverState) -> None:
     Admin.processes, Admin.ends = ["not running"], "ended 3 times in the last 10 minutes"
     clock = Clock()
 
@@ -101,7 +101,7 @@ def test_store_process_that_exits_repeatedly_fails_the_command_at_once(state: St
     )
 
 
-def test_command_waits_for_a_starting_store_process(state: State) -> None:
+def test_command_waits_for_a_starting_store_process(state: ReceiverState) -> None:
     Admin.processes = ["not running", "starting", "starting", ""]
     clock = Clock()
 
@@ -110,7 +110,7 @@ def test_command_waits_for_a_starting_store_process(state: State) -> None:
     assert 0 < clock.now_s < STORE_START_S
 
 
-def test_wait_for_a_starting_store_process_is_limited(state: State) -> None:
+def test_wait_for_a_starting_store_process_is_limited(state: ReceiverState) -> None:
     Admin.processes = ["starting"]
     clock = Clock()
 
@@ -120,7 +120,7 @@ def test_wait_for_a_starting_store_process_is_limited(state: State) -> None:
     assert clock.now_s == STORE_START_S
 
 
-def test_query_is_sent_if_the_admin_port_does_not_answer(state: State) -> None:
+def test_query_is_sent_if_the_admin_port_does_not_answer(state: ReceiverState) -> None:
     state.urls["admin"] = "http://127.0.0.1:1"
 
     require_store_process(state)
@@ -128,7 +128,7 @@ def test_query_is_sent_if_the_admin_port_does_not_answer(state: State) -> None:
 
 @pytest.mark.parametrize("command", ["spans", f"trace {'1' * 32}", "ledger", "dead ls", "schema status"])
 def test_every_command_that_queries_reports_which_process_is_down(
-    command: str, state: State, tmp_path: Path
+    command: str, state: ReceiverState, tmp_path: Path
 ) -> None:
     Admin.processes, Admin.ends = ["not running"], "ended 9 times in the last 10 minutes"
 
@@ -139,7 +139,9 @@ def test_every_command_that_queries_reports_which_process_is_down(
     assert state.pids.store == 0
 
 
-def test_waiting_command_prints_what_readyz_reports(state: State, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_command_prints_what_readyz_reports(
+    state: ReceiverState, capsys: pytest.CaptureFixture[str]
+) -> None:
     Admin.processes = ["starting"]
 
     with note_when_slow(state, after_s=0) as note:
@@ -149,7 +151,7 @@ def test_waiting_command_prints_what_readyz_reports(state: State, capsys: pytest
 
 
 def test_command_that_is_answered_in_time_prints_no_note(
-    state: State, capsys: pytest.CaptureFixture[str]
+    state: ReceiverState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with note_when_slow(state, after_s=3_600) as note:
         pass
@@ -176,7 +178,7 @@ def default_interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_interrupts")
-def test_ctrl_c_ends_a_waiting_command_with_130(state: State, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_waiting_command_with_130(state: ReceiverState, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as api:
         urls = {**state.urls, "api": f"http://127.0.0.1:{api.getsockname()[1]}"}
         fields = json.loads((tmp_path / STATE_NAME).read_text()) | {"urls": urls}

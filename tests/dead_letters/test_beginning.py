@@ -12,9 +12,9 @@ import pytest
 from backports import zstd
 
 from receiver import transcode
-from receiver.dead_letters.beginning import CHARS_MAX, EXPANDED_BYTES_MAX, ROWS_MAX, beginning_of
 from receiver.dead_letters.directory import DeadLetter, DeadLetters, Reason
-from receiver.journal.quarantine import Body, Note, QuarantineFiles
+from receiver.dead_letters.replay import CHARS_MAX, EXPANDED_BYTES_MAX, ROWS_MAX, beginning_of
+from receiver.journal.quarantine import Body, QuarantineFiles, QuarantineNote
 from receiver.model import ContentKind, Delivery, SegmentId
 from tests.support.fake_clickhouse import NOW_S
 from tests.support.redelivery import POLICY, rotted, segment_of
@@ -34,7 +34,7 @@ def dead_letter(directory: Path, content: bytes, suffix: str = ".native.lz4") ->
 def body(directory: Path, content: bytes, *codings: str) -> Body:
     delivery = Delivery("shop", content, ContentKind.JSON, codings, 0, strict=False, body_bytes_max=1 << 20)
     files = QuarantineFiles(directory / "aside")
-    files.write(files.path_of("ab" * 16, delivery), content, Note("shop"))
+    files.write(files.path_of("ab" * 16, delivery), content, QuarantineNote("shop"))
     return files.listed()[0]
 
 

@@ -18,7 +18,7 @@ from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.durable.files import DISK
 from receiver.errors import DeadLetterConflict, DiskTrouble, NoSuchDeadLetter, StoreTrouble
-from receiver.journal.quarantine import Note, QuarantineFiles
+from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.journal.segments import Journal
 from receiver.ledger.line_sums import Counts
 from receiver.model import ContentKind, Delivery, SegmentId
@@ -85,7 +85,9 @@ class Workspace:
     def keep_body(self, body: Delivery) -> str:
         """Quarantine a body, as an intake does after the decoder crashed on it."""
         bodies = QuarantineFiles(self.directory / "aside")
-        bodies.write(bodies.path_of("ab" * 16, body), body.body, Note(body.drain, body.received_at_ns))
+        bodies.write(
+            bodies.path_of("ab" * 16, body), body.body, QuarantineNote(body.drain, body.received_at_ns)
+        )
         return "ab" * 16
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.engine.bootstrap import Bootstrap
-from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.embedded import Bootstrap, EmbeddedStore
 from tests.support.fake_clickhouse import ROOT
 from tests.support.segments import SegmentMaker
 

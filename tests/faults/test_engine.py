@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from receiver.engine.bootstrap import Bootstrap
-from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.embedded import Bootstrap, EmbeddedStore
 from receiver.errors import OperatorError
 from tests.faults.engine_child import AGES_DAYS
 

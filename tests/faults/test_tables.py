@@ -9,7 +9,7 @@ import pytest
 from receiver.engine import schema
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.errors import OperatorError
-from receiver.writer.backoff import FIRST_S
+from receiver.writer.store_watch import FIRST_S
 from tests.faults import failures
 from tests.faults.conftest import apply_schema
 from tests.faults.proxy import Proxy

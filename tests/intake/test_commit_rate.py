@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from receiver.errors import Overloaded
-from receiver.intake.commit_rate import GROUP_TARGET_S, CommitRate
+from receiver.intake.group import GROUP_TARGET_S, CommitRate
 from receiver.intake.pending import GROUP_BYTES_MAX
 from receiver.settings import MIB, Limits
 from tests.support.intake import SPAN_BODY, CoreDouble, on_uvloop, request, running, until

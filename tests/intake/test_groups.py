@@ -14,8 +14,8 @@ import pytest
 
 from receiver.errors import DeadlinePassed, DiskTrouble, Overloaded, StaleSegment
 from receiver.intake import committer
-from receiver.intake.commit_rate import GROUP_TARGET_S
 from receiver.intake.committer import Committer
+from receiver.intake.group import GROUP_TARGET_S
 from receiver.intake.quarantine import Quarantine
 from receiver.metrics import Metrics
 from receiver.model import Delivery, Outcome, SegmentId

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from receiver.errors import JournalFull
-from receiver.intake.lazy_journal import NOT_OPEN, LazyJournal
+from receiver.intake.run import NOT_OPEN, LazyJournal
 from receiver.journal.appender import Appender
 from receiver.model import SegmentId
 from receiver.settings import Journal

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from receiver.journal.epoch_directory import EpochDirectory, Note, draw_epoch, note_of
+from receiver.journal.epoch_directory import EpochDirectory, EpochNote, draw_epoch, note_of
 from receiver.journal.names import start_name
 from tests.support.journal import ROOT, append, appender
 from tests.support.memory_disk import MemoryDisk
@@ -40,7 +40,7 @@ def test_torn_note_reads_as_empty(torn: bytes) -> None:
     fd = files.create(ROOT / "start")
     files.write(fd, memoryview(torn), 0)
 
-    assert note_of(ROOT, files) == Note()
+    assert note_of(ROOT, files) == EpochNote()
 
 
 def test_epoch_directory_counts_as_present_if_the_disk_check_fails() -> None:

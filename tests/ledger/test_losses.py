@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from receiver.durable.append_log import Extent
-from receiver.durable.framing import framed
+from receiver.durable.append_log import Extent, framed
 from receiver.ledger import ledger as ledger_room
 from receiver.ledger import log_codec, loss_detection
 from receiver.ledger.ledger import Ledger, Watch, read_sums

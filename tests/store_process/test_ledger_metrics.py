@@ -10,7 +10,7 @@ import pytest
 from receiver.ledger.balance import Balance
 from receiver.ledger.ledger import Sums
 from receiver.metrics import Metrics
-from receiver.store_process.ledger_metrics import EVERY_S, LedgerMetrics
+from receiver.store_process.metrics import EVERY_S, LedgerMetrics
 
 
 def no_balance() -> Balance:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store_process.watchdog import Watchdog, WriterHangs
+from receiver.store_process.writer_thread import Watchdog, WriterHangs
 from tests.support.fake_clickhouse import MemoryStore, Rows
 from tests.writer.test_writer import TWO_DAYS, WriterHarness
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from receiver.settings import Access, Settings
-from receiver.supervisor.bound_addresses import urls_by_name, with_addresses_of, with_bound_addresses
 from receiver.supervisor.reload import applicable_settings
-from receiver.supervisor.sockets import open_sockets
+from receiver.supervisor.sockets import open_sockets, urls_by_name, with_addresses_of, with_bound_addresses
 
 ANY_PORT = "127.0.0.1:0"
 

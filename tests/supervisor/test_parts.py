@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from aiohttp import http_parser
 
+from receiver.cli.receiver.serve import check_machine
 from receiver.durable.files import DISK
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics
@@ -22,17 +23,15 @@ from receiver.settings import Access, Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.certificate import with_certificate
-from receiver.supervisor.child import backoff_s, environment
-from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, State, read_state
+from receiver.supervisor.child import environment, pauses_s
+from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, ReceiverState, read_state
 from receiver.supervisor.health import Readiness
-from receiver.supervisor.machine import check_machine
-from receiver.supervisor.notify import notify
 from receiver.supervisor.reload import applicable_settings, one_line
-from receiver.supervisor.run import INTAKE_PAUSE_S_MAX
+from receiver.supervisor.run import INTAKE_PAUSE_S_MAX, notify
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)
-STATE = State(
+STATE = ReceiverState(
     listen="127.0.0.1:1",
     admin="127.0.0.1:2",
     api="127.0.0.1:3",
@@ -135,8 +134,8 @@ def test_host_name_that_does_not_resolve_is_reported() -> None:
 
 
 def test_first_restart_is_immediate_and_backoff_grows_to_its_limit() -> None:
-    assert list(islice(backoff_s(10.0), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
-    assert list(islice(backoff_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.5, 1.0, 1.0, 1.0]
+    assert list(islice(pauses_s(10.0), 9)) == [0.0, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert list(islice(pauses_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 PLAIN = Tls()

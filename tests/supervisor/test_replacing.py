@@ -16,7 +16,7 @@ import pytest
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.supervisor.child import Child, Role
-from receiver.supervisor.descriptors import RESERVED, DescriptorReserve
+from receiver.supervisor.sockets import RESERVED, DescriptorReserve
 from tests.supervisor.test_intakes import is_stopped
 from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
 

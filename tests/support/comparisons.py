@@ -11,7 +11,7 @@ from typing import Any
 from receiver.console.queries.comparison.operation_change import SPANS_MIN, family_p_values
 from receiver.console.queries.comparison.statistics import rank_z, tail_z, wilson_interval
 from receiver.console.queries.comparison.weights import ErrorCounts, Weights, error_z
-from receiver.console.queries.message_template import template_of
+from tests.support.message_templates import template_of
 from tests.support.random_filters import Span, has_error
 
 MINUTE_NS = 60 * 10**9

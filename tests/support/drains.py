@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestServer
 
 from trace_drain_testing.emulator.drains import Drains
 from trace_drain_testing.emulator.drains_control import routes
-from trace_drain_testing.emulator.drains_traffic import Source, Traffic
-from trace_drain_testing.load.traffic import Event, Resource, Span
+from trace_drain_testing.emulator.drains_traffic import ServiceSpans, Traffic
+from trace_drain_testing.load.traffic import Resource, Span, SpanEvent
 
 NOW_S = 1_790_000_000
 BASE_NS = NOW_S * 10**9
@@ -124,18 +124,18 @@ def source(  # noqa: PLR0913 - what a sampling rule can depend on
     scope: str = "next.js",
     parent: bytes = b"",
     has_failed: bool = False,
-) -> Source:
+) -> ServiceSpans:
     """Return a source with one span."""
-    event = Event(500, "exception", {"exception.type": "TypeError"}) if has_failed else None
+    event = SpanEvent(500, "exception", {"exception.type": "TypeError"}) if has_failed else None
     attributes = {} if parent else {"url.path": path}
     half, span_id = trace.to_bytes(8, "big"), (trace + 1).to_bytes(8, "big")
     status = 2 if has_failed else 0
     message = "no cart" if has_failed else ""
     span = Span(half, span_id, parent, name or f"GET {path}", 2, 0, 1_000, attributes, event, status, message)
     resource = Resource({"service.name": "web"}, (scope, "1"), (span,))
-    return Source("prj_1", "dpl_1", environment, runtime, resource)
+    return ServiceSpans("prj_1", "dpl_1", environment, runtime, resource)
 
 
-def traffic(*sources: Source) -> Traffic:
+def traffic(*sources: ServiceSpans) -> Traffic:
     """Return the sources as collected at the base time."""
     return Traffic(sources, HALF, BASE_NS)

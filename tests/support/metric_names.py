@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from receiver.metrics import METRICS
-from receiver.supervisor.exposition import PREFIX
+from receiver.supervisor.admin import PREFIX
 
 
 def exported_names() -> set[str]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from receiver.supervisor.descriptors import RESERVED
+from receiver.supervisor.sockets import RESERVED
 from tests.e2e.receiver_process import ReceiverProcess
 from tests.torture.receiver_state import JOURNAL_BYTES_MAX, Usage, journal_files, processes, usage
 

@@ -6,9 +6,9 @@ from itertools import islice
 
 import pytest
 
+from receiver.backoff import backoff_s
 from receiver.engine.error_codes import FAULT_OF, Fault, fault_of
 from receiver.errors import StoreTrouble
-from receiver.writer.backoff import backoff_s
 from receiver.writer.outcome import Comparison, Completeness, due_days, judge, rows_by_day
 
 DAY_S = 86_400
@@ -114,8 +114,8 @@ def test_every_day_is_due_without_expiry() -> None:
 
 
 def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens_them() -> None:
-    without_jitter = backoff_s(lambda: 0.0, first_s=0.1, ceiling_s=1.0)
-    with_jitter = backoff_s(lambda: 1.0, first_s=0.1, ceiling_s=1.0)
+    without_jitter = backoff_s(0.1, 1.0)
+    with_jitter = backoff_s(0.1, 1.0, jitter=0.5, random_share=lambda: 1.0)
 
     assert list(islice(without_jitter, 6)) == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert list(islice(with_jitter, 6)) == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]

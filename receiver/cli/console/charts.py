@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from receiver.sizes import counted
+from receiver.time_range import instant_text
 
 _HEIGHTS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")
 _SHADES: Final = ("░▒▓█", ".:+#")
@@ -54,7 +55,7 @@ def epoch_s(start: str) -> int:
 def time_axis(starts: range, rows: Iterable[dict[str, Any]]) -> str:
     """Return a line that says which time a chart covers, and which intervals are only partly in the range."""
     edges = starts[0], starts[-1] + starts.step
-    first, end = (f"{datetime.fromtimestamp(edge, UTC):%Y-%m-%d %H:%M:%S}" for edge in edges)
+    first, end = (instant_text(edge, sep=" ", zone="") for edge in edges)
     intervals = f"{counted(len(starts), 'interval')} of {_age_text(starts.step)}"
     partial = {epoch_s(row["start"]) for row in rows if not row["complete"]}
     edges_cut = [name for name, start in (("first", starts[0]), ("last", starts[-1])) if start in partial]

@@ -12,7 +12,7 @@ import click
 
 from receiver.cli.console.filter_completion import complete_filter
 from receiver.cli.console.value_completion import complete
-from receiver.cli.shell.api_client import Answer
+from receiver.cli.shell.api_client import ResultRows
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import FILE_PATH, loaded_with
 from receiver.cli.shell.table import lines_of
@@ -127,7 +127,7 @@ def run_question(
     with filter_errors_shown(given.get("filter") or given.get("q", "")):
         # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
         _check(question, given)
-        answer = Answer(settings, name, given)
+        answer = ResultRows(settings, name, given)
         printer = {
             "table": table or generic_table,
             "json": json_lines,
@@ -169,7 +169,7 @@ def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
     return OperatorError(f"{error}\n  {before}{after}\n  {' ' * text_width(before)}^")
 
 
-def _print_note(answer: Answer, question: Question, since: str, until: str) -> None:
+def _print_note(answer: ResultRows, question: Question, since: str, until: str) -> None:
     """Print a note on standard error if the answer is empty, or cut at its limit."""
     if answer.close_keys:
         # No advice about the time range: the key is misspelled.

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.table import lines_of
 from receiver.console.queries.rollup import status as rollup_status
@@ -21,7 +21,7 @@ from receiver.console.queries.rollup.tables import HOUR_S
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.settings import Settings
 from receiver.sizes import counted, size_text
-from receiver.supervisor.data_dir import State
+from receiver.supervisor.data_dir import ReceiverState
 from receiver.time_range import parse_since
 
 POLL_S = 1.0
@@ -31,7 +31,7 @@ WITHOUT_PROGRESS_S = 600.0
 Row = dict[str, Any]
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def rollup() -> None:
     """Print the state of the rollups, or build them again.
 
@@ -87,7 +87,7 @@ def rebuild(config: str | None, data: str | None, *, since: str | None) -> None:
         click.echo(f"{counted(done, 'hour')} derived")
 
 
-def _rebuild_in_receiver(settings: Settings, state: State, query: dict[str, str]) -> None:
+def _rebuild_in_receiver(settings: Settings, state: ReceiverState, query: dict[str, str]) -> None:
     # The request is sent when the first row is read.
     list(query_receiver(settings, state, "/api/v1/rollup/rebuild", query, method="POST", document=dict))
 

@@ -9,11 +9,11 @@ from receiver.cli.platform.platform_gateway import chat, models
 from receiver.cli.platform.platform_installations import installations
 from receiver.cli.platform.platform_microfrontends import microfrontends
 from receiver.cli.platform.platform_projects import keep_project, projects
-from receiver.cli.shell.group import Group
+from receiver.cli.shell.group import CommandGroup
 from receiver.cli.shell.test_kit import test_kit_command
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def platform() -> None:
     """Call the hosting platform (events, microfrontends, language models), or emulate it."""
 

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import click
@@ -23,7 +22,7 @@ from receiver.platform.client.errors import PlatformError
 from receiver.platform.client.event import Event
 from receiver.platform.client.events import EventQuery, follow
 from receiver.platform.client.events import events as read_events
-from receiver.time_range import parse_instant, parse_seconds
+from receiver.time_range import instant_text, parse_instant, parse_seconds
 
 TYPE_COLUMNS = 16
 DEFAULT_LIMIT_MIN = 100
@@ -162,7 +161,7 @@ def _print(event: Event, form: str) -> None:
 
 def _lines(event: Event) -> Iterator[str]:
     """Yield the lines of an event. The further lines are indented, so that none looks like an event."""
-    at = datetime.fromtimestamp(event.created / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    at = instant_text(event.created / 1_000, "milliseconds", sep=" ", zone="")
     head = f"{at}  {padded(cut_to_width(harmless_text(event.type), TYPE_COLUMNS), TYPE_COLUMNS)}  "
     for line in _text(event).rstrip("\n").split("\n"):
         yield f"{head}{harmless_text(line)}".rstrip()

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from receiver.cli.platform.platform_options import platform_client, platform_options
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.logs import harmless_text
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.microfrontends import update_group
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def microfrontends() -> None:
     """Change microfrontends groups."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -16,7 +15,8 @@ from receiver.cli.shell.options import config_option, data_option, loaded_with, 
 from receiver.cli.shell.table import lines_of
 from receiver.errors import CommandFailed
 from receiver.settings import Settings
-from receiver.supervisor.data_dir import State
+from receiver.supervisor.data_dir import ReceiverState
+from receiver.time_range import instant_text
 
 PATH = "/api/v1/platform/projects"
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ def keep_project(config: str | None, data: str | None, project: str) -> None:
     click.echo(f"the spans of {project} are kept")
 
 
-def _required(settings: Settings) -> State:
+def _required(settings: Settings) -> ReceiverState:
     """Return the running receiver, which alone changes the records."""
     state = running_receiver(settings)
     if state is None:
@@ -80,4 +80,4 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _time(at_s: float) -> str:
-    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M}"
+    return instant_text(at_s, "minutes", sep=" ", zone="")

@@ -10,7 +10,7 @@ import click
 
 from receiver import transcode
 from receiver.cli.receiver.preflight import Finding, inspect_machine
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import settings_options, sources_of
 from receiver.config.addresses import parse_store_url
 from receiver.config.checks import require_engine, require_place
@@ -21,7 +21,7 @@ from receiver.logs import harmless_text
 from receiver.settings import Settings
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show or check the configuration."""
 

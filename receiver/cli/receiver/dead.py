@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from receiver.cli.shell.api_client import NotDone, NothingFound, query_receiver, running_receiver
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with, serve_command
 from receiver.cli.shell.table import lines_of
 from receiver.dead_letters.listing import DeadLetterList
@@ -46,7 +46,7 @@ class _Replayed(_Named):
     rows: int
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def dead() -> None:
     """List, show, replay and drop dead letters."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,11 +10,12 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.journal.frame import answers_of
 from receiver.journal.listing import find_segment, list_segments
 from receiver.sizes import counted
+from receiver.time_range import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def journal() -> None:
     """List, verify and inspect the segments that are on disk and not stored yet."""
 
@@ -153,4 +153,4 @@ def _as_text(seen: SegmentInfo, scan: Scan) -> Iterator[str]:
 
 
 def _instant(delivery: Answered) -> str:
-    return datetime.fromtimestamp(delivery.received_at_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+    return instant_text(delivery.received_at_ns / 1e9, "milliseconds")

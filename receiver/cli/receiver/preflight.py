@@ -18,9 +18,8 @@ from receiver.config.addresses import listen_addresses, parse_address
 from receiver.errors import OperatorError
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
-from receiver.supervisor.bound_addresses import NAME_OF
-from receiver.supervisor.data_dir import State
-from receiver.supervisor.sockets import require_free
+from receiver.supervisor.data_dir import ReceiverState
+from receiver.supervisor.sockets import NAME_OF, require_free
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
                 yield Finding("problem", str(error))
 
 
-def _is_port_of(running: State, key: str, listen: str) -> bool:
+def _is_port_of(running: ReceiverState, key: str, listen: str) -> bool:
     """Whether the running receiver listens on the port of this setting."""
     bound = getattr(running, NAME_OF[key])
     return bool(bound) and parse_address(bound).port == parse_address(listen).port

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from receiver import transcode
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.errors import OperatorError
 from receiver.logs import harmless_text
@@ -24,7 +24,7 @@ RANDOMNESS_MAX = 1 << 56
 """Number of randomness values: 56 bits, set by the OpenTelemetry specification."""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def sampling() -> None:
     """Explain a sampling decision."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from receiver import transcode
 from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
-from receiver.cli.shell.group import Group, examples
+from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.table import lines_of
 from receiver.engine import promoted
@@ -25,7 +25,7 @@ DIGITS_MAX = 4
 """Maximum number of digits in each part of a version."""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def schema() -> None:
     """Print, compare and apply the schema of the store."""
 

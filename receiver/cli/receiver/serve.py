@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import sys
 
 import click
 import structlog
@@ -11,8 +13,10 @@ import structlog
 from receiver import logs, transcode
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import settings_options, sources_of
+from receiver.config.checks import require_engine
+from receiver.errors import OperatorError
 from receiver.processes import intake_module, store_module
-from receiver.supervisor.machine import check_machine, raise_file_limit
+from receiver.settings import Settings
 from receiver.supervisor.run import Plan, supervise
 
 
@@ -45,3 +49,17 @@ def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
     modules = intake_module(loaded.settings), store_module(loaded.settings)
     plan = Plan(sources, loaded, dict(os.environ), *modules)
     ctx.exit(asyncio.run(supervise(plan)))
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard limit; child processes inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Every connection needs a descriptor, and the usual soft limit of 1024 is meant for `select`.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def check_machine(settings: Settings) -> None:
+    """Raise `OperatorError` if a requirement is missing; the message says how to install it."""
+    if not sys.platform.startswith("linux"):
+        raise OperatorError(f"the platform is '{sys.platform}'; expected Linux")
+    require_engine(settings)

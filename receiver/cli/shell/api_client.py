@@ -30,18 +30,17 @@ from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.engine.opening import claimed, open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, StoreTrouble
+from receiver.http.media_types import JSON, JSON_LINES
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import STATE_NAME, State, read_state
+from receiver.supervisor.data_dir import STATE_NAME, ReceiverState, read_state
 
 TIMEOUT_S = 90
 MEMORY_BYTES_MAX = 1 << 20
 """Part of the store's result that is kept in memory; the rest goes to a temporary file."""
 PIECE_BYTES = 1 << 18
 """Number of bytes of a response that are read at a time."""
-JSON_LINES = "application/x-ndjson"
-JSON = "application/json"
 NO_MEMBERS = b"{}"
 """Body of a POST without parameters."""
 TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
@@ -79,7 +78,7 @@ class NotDone(CommandFailed):
     """The receiver responded with 409: the action is impossible now."""
 
 
-def running_receiver(settings: Settings) -> State | None:
+def running_receiver(settings: Settings) -> ReceiverState | None:
     """Return the receiver that runs on this data directory. Ignores the state file of a killed receiver."""
     directory = Path(settings.data_dir)
     if not (directory / STATE_NAME).exists():
@@ -126,7 +125,7 @@ def store_of(settings: Settings) -> Iterator[Store]:
             store.close()
 
 
-class Answer:
+class ResultRows:
     """Rows of the result of a query. `count` and `is_cut` are valid after the last row."""
 
     def __init__(self, settings: Settings, name: str, query: Mapping[str, str]) -> None:
@@ -146,7 +145,7 @@ class Answer:
             self.count += 1
             yield row
 
-    def _of_receiver(self, state: State) -> Iterator[dict[str, Any]]:
+    def _of_receiver(self, state: ReceiverState) -> Iterator[dict[str, Any]]:
         end: dict[str, Any] = {}
         question = QUESTIONS[self._name]
         document = question.row if question.is_single else None
@@ -167,7 +166,7 @@ class Answer:
 
 def query_receiver(  # noqa: PLR0913 - the parts of a request
     settings: Settings,
-    state: State,
+    state: ReceiverState,
     path: str,
     query: Mapping[str, str],
     *,
@@ -241,7 +240,7 @@ def _checked(body: bytes, document: type) -> dict[str, Any]:
 
 
 def download(
-    settings: Settings, state: State, path: str, query: Mapping[str, str], content_type: str
+    settings: Settings, state: ReceiverState, path: str, query: Mapping[str, str], content_type: str
 ) -> Iterator[bytes]:
     """Query the running receiver for a response that is not JSON; raise if it ends early."""
     require_store_process(state)
@@ -261,7 +260,7 @@ def _request(
     if method == "POST":
         request.data = body
         # The API requires it of each POST, since a page of another site cannot send it without a preflight.
-        request.add_header("Content-Type", "application/json")
+        request.add_header("Content-Type", JSON)
     return request
 
 

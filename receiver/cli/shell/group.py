@@ -10,7 +10,7 @@ HELP_CHARS_MAX = 1_000
 """Limit above every help text, because click truncates the first sentence at 45 characters by default."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands, which lists each command with the whole first sentence of its help."""
 
     def resolve_command(

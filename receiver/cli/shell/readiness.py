@@ -18,7 +18,7 @@ import msgspec
 
 from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
-from receiver.supervisor.data_dir import State
+from receiver.supervisor.data_dir import ReceiverState
 from receiver.supervisor.health import Readiness
 
 ADMIN_TIMEOUT_S = 3.0
@@ -30,7 +30,10 @@ SLOW_S = 5.0
 
 
 def require_store_process(
-    state: State, *, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    state: ReceiverState,
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait until the store process runs. Raises `CommandFailed` with the report of `/readyz` if it does not.
 
@@ -49,7 +52,7 @@ def require_store_process(
 
 
 @contextmanager
-def note_when_slow(state: State, *, after_s: float = SLOW_S) -> Iterator[Thread]:
+def note_when_slow(state: ReceiverState, *, after_s: float = SLOW_S) -> Iterator[Thread]:
     """Print the report of `/readyz` on the store process if the block takes longer than `after_s`."""
     timer = Timer(after_s, _note, [state])
     # The command must be able to exit while the timer waits for the admin port.
@@ -61,7 +64,7 @@ def note_when_slow(state: State, *, after_s: float = SLOW_S) -> Iterator[Thread]
         timer.cancel()
 
 
-def _note(state: State) -> None:
+def _note(state: ReceiverState) -> None:
     reasons = _store_reasons(state)
     reported = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
     click.echo(
@@ -70,7 +73,7 @@ def _note(state: State) -> None:
     )
 
 
-def _store_reasons(state: State) -> dict[str, str]:
+def _store_reasons(state: ReceiverState) -> dict[str, str]:
     """Return the problems of the store process by the name of the check; empty without a response."""
     readiness = _readiness(state.urls.get("admin", ""))
     checks = readiness.checks if readiness else ()
@@ -96,7 +99,7 @@ def _readiness(admin_url: str) -> Readiness | None:
     return None
 
 
-def _message(state: State, reasons: dict[str, str]) -> str:
+def _message(state: ReceiverState, reasons: dict[str, str]) -> str:
     """Describe which process is down, why, and where an operator finds more."""
     ends = f" ({reasons['ends']})" if reasons.get("ends") else ""
     return (

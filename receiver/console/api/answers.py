@@ -10,9 +10,10 @@ from aiohttp import hdrs, web
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.query_queue import QueryQueue
 from receiver.console.api.reader import Query
-from receiver.console.api.responses import JSON, head_of, read_whole, send
+from receiver.console.api.responses import head_of, read_whole, send
 from receiver.console.api.source import ApiSource
 from receiver.errors import NoSuchTrace
+from receiver.http.media_types import JSON
 
 
 async def send_document(source: ApiSource, queue: QueryQueue, query: Query) -> web.StreamResponse:

@@ -21,11 +21,10 @@ from typing import Final, TypeVar
 from aiohttp import web
 
 from receiver.console.api.description.operation import BY_STORE, Operation
-from receiver.console.api.lines import JSON_LINES
-from receiver.console.api.responses import JSON, whole_json, whole_lines
+from receiver.console.api.responses import whole_json, whole_lines
 from receiver.console.api.route import Route
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
-from receiver.errors import UnsupportedMedia
+from receiver.http.media_types import JSON_LINES, require_json
 from receiver.reports import DeadLetterOperations, Replayed
 
 T = TypeVar("T")
@@ -73,7 +72,7 @@ class DeadLetterRoutes:
         return _answer(await self._run_in_pool(lambda: self.dead_letters.entry(name)))
 
     async def _replay(self, request: web.Request) -> web.Response:
-        require_json_content_type(request)
+        require_json(request.content_type)
         return _answer((await self.replay(_dead_letter_id(request)))._asdict())
 
     async def _drop(self, request: web.Request) -> web.Response:
@@ -96,13 +95,6 @@ class DeadLetterRoutes:
 def _dead_letter_id(request: web.Request) -> str:
     reject_unknown_parameters(request.query)
     return request.match_info["id"]
-
-
-def require_json_content_type(request: web.Request) -> None:
-    """Reject a request with another content type."""
-    # A form or a plain text of another site reaches us without a CORS preflight.
-    if request.content_type != JSON:
-        raise UnsupportedMedia(f"content type is not supported; expected '{JSON}', with any body")
 
 
 def _answer(content: object) -> web.Response:

@@ -11,12 +11,13 @@ from aiohttp import web
 
 from receiver.console.api.answers import send_lines
 from receiver.console.api.description.operation import BY_QUERY, FILTER, UNTIL, Operation, since
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.console.api.lines import StreamedAnswer, end_line, no_end
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.export import CONTENT_TYPES, FORMATS, ExportFormat, export, parse_export
 from receiver.console.queries.parameter_types import choice
 from receiver.console.queries.question import Parameter
+from receiver.http.media_types import JSON_LINES
 from receiver.time_range import TimeRange
 
 ENDINGS: Mapping[ExportFormat, str] = {

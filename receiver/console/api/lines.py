@@ -9,8 +9,8 @@ import msgspec
 
 from receiver.console.queries.limits import LimitedLines
 from receiver.engine.store import Store
+from receiver.http.media_types import JSON_LINES
 
-JSON_LINES = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 """Content type of an answer that has its own end mark."""
 

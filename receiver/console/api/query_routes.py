@@ -23,8 +23,7 @@ from receiver.console.api.description.operation import (
     question_parameters,
     since,
 )
-from receiver.console.api.lines import ARROW, JSON_LINES, StreamedAnswer, limited_answer, no_end
-from receiver.console.api.responses import JSON
+from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.counts import DIGITS_MAX, counts, parse_counts
@@ -33,6 +32,7 @@ from receiver.console.queries.deployment_events import PARAMETERS as EVENT_PARAM
 from receiver.console.queries.parameter_types import Schema, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
 from receiver.console.queries.questions import QUESTIONS
+from receiver.http.media_types import JSON, JSON_LINES
 
 _PREFIX: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{2,32}$"}
 _EVENTS: Final = Operation(

@@ -16,11 +16,11 @@ from aiohttp import ETag, hdrs, web
 
 from receiver.console.api.coding import Encoder, encoder_of, preferred_coding
 from receiver.console.api.description.page import STYLE_SOURCE
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line
+from receiver.console.api.lines import StreamedAnswer, end_line
 from receiver.errors import ReceiverError, StoreTrouble
+from receiver.http.media_types import JSON, JSON_LINES
 from receiver.logs import limited
 
-JSON: Final = "application/json"
 HEADERS: Final = {
     "Cache-Control": "no-store",  # answers contain data of customers
     "Content-Security-Policy": f"default-src 'none'; style-src {STYLE_SOURCE}",  # /docs has no scripts

@@ -18,9 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
-from receiver.console.api.dead_letters import require_json_content_type
 from receiver.console.api.description.operation import BY_STORE, Operation
-from receiver.console.api.lines import JSON_LINES
 from receiver.console.api.responses import whole_json, whole_lines
 from receiver.console.api.route import Route
 from receiver.console.queries.parameter_types import TIME
@@ -31,6 +29,7 @@ from receiver.console.queries.rollup.slots import invalidate
 from receiver.console.queries.rollup.tables import HOUR_S
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.http.media_types import JSON_LINES, require_json
 from receiver.time_range import parse_since
 
 _STATUS: Final = Operation(
@@ -73,7 +72,7 @@ class RollupRoutes:
         return [*status.days(self.store, self.closing()), *status.tables(self.store)]
 
     async def _rebuild(self, request: web.Request) -> web.Response:
-        require_json_content_type(request)
+        require_json(request.content_type)
         reject_unknown_parameters(request.query, ("since",))
         if not self.is_on:
             raise MalformedBody("rollups are off; expected store.rollup = true", field="since")

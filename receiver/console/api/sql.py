@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from receiver.console.api.dead_letters import require_json_content_type
 from receiver.console.api.description.operation import BY_QUERY, Operation
 from receiver.console.api.exports import ENDINGS
 from receiver.console.api.lines import StreamedAnswer, limited_answer, no_end
@@ -34,6 +33,7 @@ from receiver.console.queries.raw_sql.statement import (
     sql_parquet,
 )
 from receiver.errors import MalformedBody, NotAllowed
+from receiver.http.media_types import require_json
 
 _MEMBERS: Final = (
     Parameter(
@@ -87,7 +87,7 @@ async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
         raise NotAllowed("SQL is off; expected api.sql = true in the receiver's settings")
     if request.method != "POST":
         return parse_sql(request.query)
-    require_json_content_type(request)
+    require_json(request.content_type)
     reject_unknown_parameters(request.query)
     try:
         members = msgspec.json.decode(await request.read(), type=dict[str, str | int])

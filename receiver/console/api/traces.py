@@ -17,7 +17,7 @@ from aiohttp import web
 from receiver.console.api.access import CALLER
 from receiver.console.api.answers import send_trace
 from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.console.api.lines import StreamedAnswer, end_line, no_end
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.limits import LimitedLines
@@ -33,6 +33,7 @@ from receiver.console.queries.traces.traces import (
 )
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.http.media_types import JSON_LINES
 
 LINES = "lines"
 _TRACE: Final = Operation(

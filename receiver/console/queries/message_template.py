@@ -1,12 +1,12 @@
 """Message templates: error messages with their numbers, ids, paths and quoted texts replaced by placeholders.
 
 Messages that differ only there have the same cause, so they are counted together. The rules run in order, in
-the engine and in Python alike, so they use only syntax that RE2 and `re` share, and ASCII classes.
+the engine and in the Python of the tests alike, so they use only syntax that RE2 and `re` share, and ASCII
+classes.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 CHARACTERS_MAX = 1_000
@@ -41,16 +41,6 @@ RULES: Final = (
     _Rule(rf"\b({_LETTERS_THEN_DIGIT}|[A-Za-z_]{{8,}}[0-9][0-9A-Za-z_]*)\b", "<id>"),
     _Rule("[0-9]+([.][0-9]+)*", "<number>"),
 )
-# ASCII, because RE2 knows only ASCII words, as in `\b`.
-_COMPILED: Final = [(re.compile(rule.pattern, re.ASCII), rule.replacement) for rule in RULES]
-
-
-def template_of(message: str) -> str:
-    """Return the template of a message."""
-    template = message[:CHARACTERS_MAX]
-    for pattern, replacement in _COMPILED:
-        template = pattern.sub(replacement, template)
-    return template
 
 
 def template_sql(message: str) -> str:

@@ -205,7 +205,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "compare": Question(
         summary=SENTENCES["compare"],
-        row=compare.Comparison,
+        row=compare.DeploymentComparison,
         ask=compare.compare,
         check=compare.check,
         noun="comparison",

@@ -7,14 +7,13 @@ the session cookie to them (`SameSite=Strict`).
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from receiver.errors import MalformedBody, UnsupportedMedia
+from receiver.errors import MalformedBody
+from receiver.http.media_types import FORM, require_content_type
 
-FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX = 256 * 1024
 """Maximum size of a form: a token of 64 KiB, percent-encoded, or the longest SQL statement."""
 FORM_FIELDS_MAX = 8
@@ -23,9 +22,8 @@ FORM_TIMEOUT_S = 10.0
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form. Raises if the body is too large, arrives too slowly or is not a form."""
-    if request.content_type != FORM:
-        raise UnsupportedMedia(f"content type is not supported; expected '{FORM}'")
+    """Return the fields of a form. Raises if it is too large, too slow or no form."""
+    require_content_type(request.content_type, FORM)
     if request.content_length is None:
         raise web.HTTPLengthRequired
     if request.content_length > FORM_BYTES_MAX:

@@ -37,6 +37,7 @@ from receiver.console.ui.static import PREFIX, static_files
 from receiver.console.ui.templating import environment, render
 from receiver.console.ui.view import View
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
+from receiver.http.media_types import JSON
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer is sent in two parts: first its frame, so that the user sees it at once."""
@@ -238,7 +239,7 @@ def _outline_of(rows: list[Row]) -> bytes:
 
 
 def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
+    return web.Response(body=body, headers={**HEADERS, "Content-Type": JSON})
 
 
 async def _send_file(request: web.Request) -> web.Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from receiver.console.api.access import Caller
@@ -20,7 +19,7 @@ from receiver.console.ui.long_texts import with_cut_texts
 from receiver.console.ui.parameters import FILTER
 from receiver.errors import MalformedBody
 from receiver.settings import Role
-from receiver.time_range import SINCE_DEFAULT, parse_range
+from receiver.time_range import SINCE_DEFAULT, instant_text, parse_range
 
 DEPLOYMENT_CHARS_MAX = 256
 """Maximum length of a deployment's id in a link."""
@@ -161,4 +160,4 @@ def term(field: str, value: str) -> str:
 
 def instant(at_s: float) -> str:
     """Return a time as a parameter: ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant_text(at_s, "milliseconds", zone="Z")

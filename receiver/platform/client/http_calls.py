@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from receiver.config.platform import is_address
+from receiver.http.media_types import JSON
 from receiver.platform.client import retries
 from receiver.platform.client.answers import Remote, error_of
 from receiver.platform.client.core_dumps import forbid_core_dumps
@@ -46,9 +47,7 @@ REPEATED_STATUSES: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Statuses of a limit, a proxy or an overloaded server, after which another attempt often succeeds."""
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
+"""Failures of a proxy or of an overloaded server, after which another attempt often succeeds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from receiver.http.media_types import FORM
 from receiver.platform.client.answers import PLATFORM
 from receiver.platform.client.errors import (
     AnswerCut,
@@ -20,7 +21,7 @@ from receiver.platform.client.errors import (
     TryLater,
     WrongShape,
 )
-from receiver.platform.client.http_calls import FORM, HttpCaller, Request
+from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import converted, parse_object
 
 

@@ -1,4 +1,4 @@
-"""Delays between attempts: exponential backoff with jitter, and the header Retry-After."""
+"""Delays between attempts, and the header Retry-After."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+
+from receiver.backoff import backoff_s
 
 ATTEMPTS_MAX = 4
 """Attempts of a call that only reads, the first included."""
@@ -18,14 +20,9 @@ _SECONDS_DIGITS_MAX = 9
 
 
 def delays_s(random_share: Callable[[], float] = random.random) -> Iterator[float]:
-    """Yield the delay before each further attempt, without end.
-
-    The jitter spreads over the whole delay, so that clients which failed together do not return together.
-    """
-    limit_s = DELAY_S
-    while True:
-        yield limit_s * random_share()
-        limit_s = min(limit_s * 2, DELAY_S_MAX)
+    """Return the delays before further attempts, without end."""
+    # The jitter is the whole delay, so that clients which failed together do not return together.
+    return backoff_s(DELAY_S, DELAY_S_MAX, jitter=1.0, random_share=random_share)
 
 
 def parse_retry_after(text: str | None, now_s: float) -> float | None:

@@ -16,14 +16,14 @@ import msgspec
 from aiohttp import hdrs, web
 
 from receiver.console.api.access import CALLER
-from receiver.console.api.dead_letters import require_json_content_type
 from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
-from receiver.console.api.lines import JSON_LINES, StreamedAnswer, end_line
+from receiver.console.api.lines import StreamedAnswer, end_line
 from receiver.console.api.query_queue import CLIENT_CHECK_S
-from receiver.console.api.responses import JSON, send, whole_json
+from receiver.console.api.responses import send, whole_json
 from receiver.console.api.route import Route
 from receiver.console.api.source import LimitableSource
 from receiver.console.queries.question import reject_unknown_parameters
+from receiver.http.media_types import JSON, JSON_LINES, require_json
 from receiver.platform.explain.conversation import Event
 from receiver.platform.explain.explainer import Explainer
 
@@ -69,7 +69,7 @@ class ExplainRoutes:
         return whole_json(HTTPStatus.OK, preview)
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:
-        require_json_content_type(request)
+        require_json(request.content_type)
         reject_unknown_parameters(request.query)
         events = self._explainer.explain(
             self._source_for(request), request.match_info["id"], request[CALLER].name

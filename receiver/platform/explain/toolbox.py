@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -29,6 +28,7 @@ from receiver.errors import MalformedBody, ReceiverError
 from receiver.platform.client.chat import Function
 from receiver.platform.client.chat import Tool as ChatTool
 from receiver.platform.explain.redaction import Redactor
+from receiver.time_range import instant_text
 
 MARGIN_S: Final = 3_600
 """Time before and after the trace in which the tools read spans."""
@@ -65,8 +65,8 @@ class Subject(NamedTuple):
     def times(self) -> dict[str, str]:
         """Return the time range of the tools as parameters of a question."""
         return {
-            "since": _instant(self.trace.start_ns / 1e9 - MARGIN_S),
-            "until": _instant(self.trace.end_ns / 1e9 + MARGIN_S),
+            "since": instant_text(self.trace.start_ns / 1e9 - MARGIN_S, zone="Z"),
+            "until": instant_text(self.trace.end_ns / 1e9 + MARGIN_S, zone="Z"),
         }
 
 
@@ -164,7 +164,8 @@ class Toolbox:
                 "the trace has no span of this deployment; expected that of one of its spans",
                 field="deployment",
             )
-        times = {**self._subject.times, "since": _instant(trace.start_ns / 1e9 - EVENTS_BEFORE_S)}
+        since = instant_text(trace.start_ns / 1e9 - EVENTS_BEFORE_S, zone="Z")
+        times = {**self._subject.times, "since": since}
         answer = await self._subject.event_source.ask("deployment-events", {**arguments, **times})
         rows = [{name: value for name, value in row.items() if value} for row in answer.rows]
         return Found({"more_match": answer.is_cut}, "events", rows, _RESULT_CHARACTERS_MAX)
@@ -210,7 +211,3 @@ def _nonces(content: str) -> Iterator[str]:
     """
     for number in count():
         yield hashlib.sha256(f"{number} {content}".encode()).hexdigest()[:16]
-
-
-def _instant(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -17,9 +17,10 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple
 
+from receiver.backoff import backoff_s
 from receiver.errors import OperatorError, place_and_reason
 from receiver.logs import limited
 from receiver.platform.client.connection import PlatformClient
@@ -42,7 +43,7 @@ DISABLED_FIRST_S = 60.0
 DISABLED_S_MAX = 6 * 3_600.0
 """Longest time between two probes of an installation that is not active."""
 JITTER = 0.1
-"""Share by which an interval varies, so that receivers do not call together."""
+"""Jitter as a fraction of the interval, so that receivers do not call together."""
 
 Verdict = Literal["works", "disabled", "forbidden", "unauthorized", "no answer"]
 """Result of a probe. `works`: any answer that the platform gives only to a valid token."""
@@ -64,7 +65,8 @@ _VERDICT_OF: Final[tuple[tuple[type[PlatformError], Verdict], ...]] = (
 class _Due(NamedTuple):
     at_s: float
     """Monotonic time of the next probe."""
-    interval_s: float
+    intervals_s: Iterator[float]
+    """Intervals between the further probes, as long as the state does not change."""
 
 
 def next_state(record: Installation, verdict: Verdict, now_s: float) -> State:
@@ -119,7 +121,8 @@ class LifeCycle:
                 self._due[record.id] = self._next(record.state, state, due)
                 # The platform may not have answered the probe.
                 if is_early and state == "active":
-                    self._due[record.id] = _Due(self._monotonic_s() + DISABLED_FIRST_S, ACTIVE_EVERY_S)
+                    due = self._due[record.id]
+                    self._due[record.id] = due._replace(at_s=self._monotonic_s() + DISABLED_FIRST_S)
 
     def _probed(self, record: Installation) -> State:
         """Probe an installation. Returns its state afterwards."""
@@ -137,13 +140,15 @@ class LifeCycle:
 
     def _next(self, before: State, state: State, due: _Due | None) -> _Due:
         if state == "active":
-            interval_s = ACTIVE_EVERY_S
+            intervals_s = self._intervals_s(ACTIVE_EVERY_S, ACTIVE_EVERY_S)
         elif due is None or state != before:
-            interval_s = DISABLED_FIRST_S
+            intervals_s = self._intervals_s(DISABLED_FIRST_S, DISABLED_S_MAX)
         else:
-            interval_s = min(2 * due.interval_s, DISABLED_S_MAX)
-        jitter = 1 + JITTER * (2 * self._random_share() - 1)
-        return _Due(self._monotonic_s() + interval_s * jitter, interval_s)
+            intervals_s = due.intervals_s
+        return _Due(self._monotonic_s() + next(intervals_s), intervals_s)
+
+    def _intervals_s(self, first_s: float, longest_s: float) -> Iterator[float]:
+        return backoff_s(first_s, longest_s, jitter=JITTER, random_share=self._random_share)
 
 
 def _log_change(record: Installation, state: State) -> None:

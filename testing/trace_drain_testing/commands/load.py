@@ -21,7 +21,7 @@ from trace_drain_testing.load.client import Target
 from trace_drain_testing.load.plan import Url, parse_header, parse_url, read_secret, tls_context
 from trace_drain_testing.load.report import document, lines, progress_line
 from trace_drain_testing.load.requests import RUN_BYTES, Recipe, RequestStream, signed_with
-from trace_drain_testing.load.run import Plan, Result, Run
+from trace_drain_testing.load.run import LoadPlan, Result, Run
 from trace_drain_testing.load.tally import Tally
 from trace_drain_testing.load.traffic import Shape
 from trace_drain_testing.load.verify import Findings, Query, Verifier
@@ -162,7 +162,7 @@ async def _run(run: Run) -> Result:
     )
 
 
-def parse_options(url: Url, options: Options) -> tuple[Target, Recipe, Plan]:
+def parse_options(url: Url, options: Options) -> tuple[Target, Recipe, LoadPlan]:
     """Convert the options to the target, the content of the requests, and the pace."""
     shape = Shape(
         spans=options["spans"],
@@ -187,7 +187,7 @@ def parse_options(url: Url, options: Options) -> tuple[Target, Recipe, Plan]:
     target = Target(url.host, url.port, context, options["timeout"], options["patience"])
     duration_s = options["duration"] or (None if options["requests"] else DURATION_S)
     rate = options["rate"]
-    return target, recipe, Plan(options["connections"], duration_s, rate and rate / shape.spans)
+    return target, recipe, LoadPlan(options["connections"], duration_s, rate and rate / shape.spans)
 
 
 def _headers(options: Options) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,7 @@ class Cut(Exception):  # noqa: N818 - an injected fault, not an error
 
 
 @dataclass
-class Answer:
+class AnswerWriter:
     """A response that is being written, with the faults that change it."""
 
     request: web.Request
@@ -50,11 +50,11 @@ class Answer:
             raise Cut
 
 
-async def begin(platform: Platform, request: web.Request, response: web.StreamResponse) -> Answer:
+async def begin(platform: Platform, request: web.Request, response: web.StreamResponse) -> AnswerWriter:
     """Send the head of a response, and return the body to write."""
     await response.prepare(request)
     take = platform.faults.take
-    return Answer(request, response, is_slow=take("api-slow-bytes"), is_cut=take("api-cut"))
+    return AnswerWriter(request, response, is_slow=take("api-slow-bytes"), is_cut=take("api-cut"))
 
 
 async def send_json(platform: Platform, request: web.Request, document: object) -> web.StreamResponse:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from receiver.time_range import instant_text
 from trace_drain_testing.emulator.control import state_of
 from trace_drain_testing.emulator.deployments import STATES
 from trace_drain_testing.emulator.platform import Platform
@@ -74,4 +74,4 @@ def _redirects(platform: Platform) -> dict[str, str]:
 
 
 def _time_text(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return instant_text(time_s, sep=" ", zone=" UTC")

@@ -28,7 +28,7 @@ class Project:
 
 
 @dataclass
-class Group:
+class MicrofrontendsGroup:
     """A microfrontends group."""
 
     id: str

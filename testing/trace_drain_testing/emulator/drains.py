@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import itertools
+import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -17,10 +18,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from receiver.backoff import backoff_s
 from trace_drain_testing.emulator.drains_traffic import (
     PLATFORM_SCOPE,
     Rule,
-    Source,
+    ServiceSpans,
     Traffic,
     encoded,
     forwarded,
@@ -208,8 +210,8 @@ class Drains:
             drain.lost += 1
 
     async def _retry(self, drain: Drain, body: bytes) -> None:
-        for number in range(drain.config.retries):
-            await self.sleep(RETRY_FIRST_S * (1 << number))
+        for delay_s in itertools.islice(backoff_s(RETRY_FIRST_S, math.inf), drain.config.retries):
+            await self.sleep(delay_s)
             if await self._attempt(drain, body):
                 return
         drain.lost += 1
@@ -259,5 +261,5 @@ def _test_traffic(now_ns: int) -> Traffic:
     half = now_ns.to_bytes(8, "big")
     span = Span(half, half, b"", "GET /", 2, 0, 10**6, attributes, None, 0)
     resource = Resource({"service.name": "platform-test"}, (PLATFORM_SCOPE, "1"), (span,))
-    source = Source(TEST_PROJECT, TEST_DEPLOYMENT, "production", "node", resource)
+    source = ServiceSpans(TEST_PROJECT, TEST_DEPLOYMENT, "production", "node", resource)
     return Traffic((source,), half, now_ns - 10**6)

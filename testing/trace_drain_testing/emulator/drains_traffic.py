@@ -39,7 +39,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.environment in {None, environment} and path.startswith(self.path)
 
 
-class Source(NamedTuple):
+class ServiceSpans(NamedTuple):
     """Spans of one service, and its deployment."""
 
     project: str
@@ -52,7 +52,7 @@ class Source(NamedTuple):
 class Traffic(NamedTuple):
     """Spans that the platform has collected for a delivery."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[ServiceSpans, ...]
     half: bytes
     """Random bytes from which the first halves of the trace ids are derived."""
     base_ns: int
@@ -88,7 +88,7 @@ def encoded(resources: Sequence[Resource], traffic: Traffic, form: Literal["json
     return Template(resources, encoding).body_at(traffic.half, traffic.base_ns)
 
 
-def _attributes(source: Source) -> dict[str, Any]:
+def _attributes(source: ServiceSpans) -> dict[str, Any]:
     return {
         **source.resource.attributes,
         "platform.projectId": source.project,
@@ -97,7 +97,7 @@ def _attributes(source: Source) -> dict[str, Any]:
     }
 
 
-def _is_custom_on_edge(source: Source) -> bool:
+def _is_custom_on_edge(source: ServiceSpans) -> bool:
     return source.runtime == "edge" and source.resource.scope[0] != PLATFORM_SCOPE
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from trace_drain_testing.emulator.answers import Answer, begin
+from trace_drain_testing.emulator.answers import AnswerWriter, begin
 from trace_drain_testing.emulator.deployments import Deployment, Event
 from trace_drain_testing.emulator.event_query import EventQuery
 from trace_drain_testing.emulator.installations import Installation
@@ -108,7 +108,7 @@ async def follow(
 class _Stream:
     """A followed stream that is being written."""
 
-    def __init__(self, platform: Platform, answer: Answer, form: Form) -> None:
+    def __init__(self, platform: Platform, answer: AnswerWriter, form: Form) -> None:
         self._platform = platform
         self._answer = answer
         self._form = form

@@ -116,7 +116,7 @@ class Email:
 
 
 @dataclass
-class Installations:
+class EmulatedInstallations:
     """All installations of the integration, and the emails to their users."""
 
     clock: Clock

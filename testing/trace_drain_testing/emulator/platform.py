@@ -11,12 +11,17 @@ from urllib.parse import urlencode, urlsplit
 
 from trace_drain_testing.emulator import drains, switches
 from trace_drain_testing.emulator.clock import Clock
-from trace_drain_testing.emulator.deployments import OBJECTS_MAX, Deployment, Group, Project
+from trace_drain_testing.emulator.deployments import OBJECTS_MAX, Deployment, MicrofrontendsGroup, Project
 from trace_drain_testing.emulator.drains import Drains
 from trace_drain_testing.emulator.gateway import gateway, gateway_wire
 from trace_drain_testing.emulator.gateway.gateway import Gateway
 from trace_drain_testing.emulator.ids import Ids
-from trace_drain_testing.emulator.installations import SCOPES, Installation, Installations, parse_scopes
+from trace_drain_testing.emulator.installations import (
+    SCOPES,
+    EmulatedInstallations,
+    Installation,
+    parse_scopes,
+)
 from trace_drain_testing.emulator.refusals import Refusal, bad_request, not_found
 from trace_drain_testing.emulator.switches import Faults, Unstated
 from trace_drain_testing.emulator.webhooks import Webhooks
@@ -63,7 +68,7 @@ class Platform:
         self.secrets = Secrets(new("oac_"), new("secret_"), new("key_"))
         self.team_id, self.team_slug, self.owner_id = new("team_"), "acme", new("usr_")
         self.webhooks = Webhooks(clock, self.ids, self.faults, self.unstated, new("whsec_"))
-        self.installations = Installations(
+        self.installations = EmulatedInstallations(
             clock, self.ids, self._notify, lambda: self.unstated.shape_of("P42") == "transfer"
         )
         self.gateway = Gateway(self.secrets.api_key, self.faults.take, self.unstated.shape_of, clock.now_s)
@@ -71,7 +76,7 @@ class Platform:
             clock.now_s, clock.sleep, self.faults.take, self._are_drains_paused, seed=str(seed)
         )
         self.projects: dict[str, Project] = {}
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, MicrofrontendsGroup] = {}
         self.deployments: dict[str, Deployment] = {}
         self.is_stopping = False
         self._add_initial_objects()
@@ -83,7 +88,7 @@ class Platform:
             project = Project(self.ids.new("prj_"), name)
             self.projects[project.id] = project
             self.add_deployment("", project.id, "")
-        group = Group(self.ids.new("mfe_"), "Web shop", "web-shop")
+        group = MicrofrontendsGroup(self.ids.new("mfe_"), "Web shop", "web-shop")
         self.groups[group.id] = group
 
     @property

@@ -43,7 +43,7 @@ Outcome = Literal["waiting", "delivered", "given up"]
 
 
 @dataclass
-class Webhook:
+class OutgoingWebhook:
     """A webhook to one address, and its attempts."""
 
     id: str
@@ -94,20 +94,20 @@ class Webhooks:
     faults: Faults
     unstated: Unstated
     secret: str
-    sent: list[Webhook] = field(default_factory=list)
+    sent: list[OutgoingWebhook] = field(default_factory=list)
     _added: Signal = field(default_factory=Signal)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     _session: aiohttp.ClientSession | None = None
 
     def add(
         self, kind: str, payload: Mapping[str, object], url: str, installation: Installation | None
-    ) -> Webhook:
+    ) -> OutgoingWebhook:
         """Create a webhook, which is due now unless a fault delays it."""
         now_ms = self.clock.now_ms()
         webhook_id = self.ids.new("evt_")
         document = _document(webhook_id, kind, now_ms, payload, self.unstated.shape_of("P51"))
         late_s = LATE_S if self.faults.take("webhook-late") else 0.0
-        made = Webhook(
+        made = OutgoingWebhook(
             webhook_id,
             kind,
             url,
@@ -155,7 +155,7 @@ class Webhooks:
         if self._session is not None:
             await self._session.close()
 
-    def _is_due(self, webhook: Webhook) -> bool:
+    def _is_due(self, webhook: OutgoingWebhook) -> bool:
         if webhook.outcome != "waiting":
             return False
         if self.clock.now_s() - webhook.created_ms / 1_000 >= RETRIED_S_MAX:
@@ -163,7 +163,7 @@ class Webhooks:
             return False
         return webhook.due_s <= self.clock.now_s() and not webhook.is_held and not webhook.is_paused
 
-    async def _attempt(self, webhook: Webhook, free: asyncio.Semaphore) -> None:
+    async def _attempt(self, webhook: OutgoingWebhook, free: asyncio.Semaphore) -> None:
         async with free:
             webhook.attempts += 1
             webhook.last_status = await self._post(webhook)
@@ -177,7 +177,7 @@ class Webhooks:
             webhook.due_s = self.clock.now_s() + webhook.retry_s
             webhook.retry_s = min(RETRY_S_MAX, 2 * webhook.retry_s)
 
-    async def _post(self, webhook: Webhook) -> int | None:
+    async def _post(self, webhook: OutgoingWebhook) -> int | None:
         """Send it. Return the status of the response; `None` without a response."""
         headers = {
             "Content-Type": "application/json",

@@ -21,7 +21,7 @@ class NotHttp(ValueError):  # noqa: N818 - a verdict
     """The received bytes are not an HTTP/1.1 response."""
 
 
-class Answer(NamedTuple):
+class ParsedAnswer(NamedTuple):
     """The parts of a response that a sender needs."""
 
     status: int
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
         return self.body.decode(errors="replace")
 
 
-def answer_in(received: bytes) -> tuple[Answer, int] | None:
+def answer_in(received: bytes) -> tuple[ParsedAnswer, int] | None:
     """Return the first response and its length; `None` if it is incomplete. Raises `NotHttp`."""
     head_end = received.find(b"\r\n\r\n")
     if head_end < 0:
@@ -78,9 +78,9 @@ def answer_in(received: bytes) -> tuple[Answer, int] | None:
     return _answer(status, body, headers), end
 
 
-def _answer(status: int, body: bytes, headers: dict[str, str]) -> Answer:
+def _answer(status: int, body: bytes, headers: dict[str, str]) -> ParsedAnswer:
     retry_after = headers.get("retry-after", "")
-    return Answer(
+    return ParsedAnswer(
         status,
         body,
         headers.get("content-type", ""),

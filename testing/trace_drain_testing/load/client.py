@@ -8,16 +8,61 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from random import Random
 from typing import NamedTuple
 
-from trace_drain_testing.load.answer import RETRYABLE, Answer
+from receiver.backoff import backoff_s
+from trace_drain_testing.load.answer import RETRYABLE, ParsedAnswer
 from trace_drain_testing.load.connection import RESET, Connection
-from trace_drain_testing.load.permanent_errors import EXPECTED_TLS, failure_text, permanent_error, speaks_tls
-from trace_drain_testing.load.requests import Request
+from trace_drain_testing.load.plan import tls_context
+from trace_drain_testing.load.requests import LoadRequest
 from trace_drain_testing.load.tally import Tally
+
+NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
+"""OpenSSL's errors for an answer in plain text, in all of its releases."""
+EXPECTED_TLS = "the server expects TLS, and the URL has http; expected https://"
+EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected http://, or another port"
+
+
+def failure_text(reason: OSError) -> str:
+    """Return why the connection failed."""
+    match reason:
+        case TimeoutError():
+            return "time-out"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ssl.SSLError():
+            return f"TLS: {reason.reason or 'failed'}"
+        case _:
+            return "no connection"
+
+
+def permanent_error(reason: OSError) -> str:
+    """Return what must change before a connection can succeed; empty: a retry may succeed."""
+    match reason:
+        case ssl.SSLCertVerificationError():
+            why = reason.verify_message.rstrip(".")
+            return f"certificate is not trusted: {why}; expected one that --ca FILE trusts, or --insecure"
+        case ssl.SSLError() if reason.reason in NOT_TLS:
+            return EXPECTED_PLAIN
+        case _:
+            return ""
+
+
+async def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
+    """Return whether the server completes a TLS handshake."""
+    # Whether the certificate is trusted does not matter: only the protocol is in question.
+    context = tls_context(ca_file=None, is_insecure=True)
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except OSError:
+        return False
+    # Without waiting for the server to close.
+    writer.transport.abort()
+    return True
+
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MAX_S = 5.0
@@ -34,8 +79,6 @@ class Target(NamedTuple):
     """Timeout of one attempt; the default is that of SDKs."""
     patience_s: float = 60.0
     """Timeout of a request with all its retries."""
-    backoff_first_s: float = BACKOFF_FIRST_S
-    """First delay before a retry. Doubled after every attempt without a `Retry-After`, up to 5 s."""
 
 
 class ClientContext:
@@ -45,7 +88,7 @@ class ClientContext:
         self,
         target: Target,
         tally: Tally,
-        next_request: Callable[[], Request | None],
+        next_request: Callable[[], LoadRequest | None],
         on_permanent_error: Callable[[str], None],
     ) -> None:
         """`next_request` returns the next request with its due time.
@@ -57,8 +100,7 @@ class ClientContext:
         self.next_request = next_request
         self.on_permanent_error = on_permanent_error
         self._probe: asyncio.Task[None] | None = None
-        self.known: dict[bytes, Answer] = {}
-        self.dice = Random()  # noqa: S311 - jitter
+        self.known: dict[bytes, ParsedAnswer] = {}
 
     def failed(self, reason: str) -> None:
         """Count an attempt without a response; before the first response, probe for TLS."""
@@ -87,10 +129,12 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._request: Request | None = None
+        self._request: LoadRequest | None = None
         self._deadline_s = 0.0
         """Time at which the current attempt times out; 0 if none is running."""
         self._has_ended = False
+        self._delays_s: Iterator[float] = iter(())
+        """Delays before the retries of the current request whose answer has no `Retry-After`."""
 
     def take_next(self) -> None:
         """Send the next request, or end."""
@@ -118,7 +162,7 @@ class Client:
         self._request, self._has_ended = None, True
         self._hang_up()
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ParsedAnswer) -> None:
         """See `Owner`."""
         request, tally, now_s = self._request, self._context.tally, time.perf_counter()
         # A server may send an error before it closes an idle connection, like 408.
@@ -165,11 +209,11 @@ class Client:
         else:
             self._send(request, self._connection)
 
-    def _send(self, request: Request, connection: Connection) -> None:
+    def _send(self, request: LoadRequest, connection: Connection) -> None:
         self._context.tally.bytes_sent += len(request.body)
         connection.send(request.head, request.body)
 
-    async def _connect(self, request: Request) -> None:
+    async def _connect(self, request: LoadRequest) -> None:
         target = self._context.target
         connection = self._connection = Connection(self, self._context.known)
         try:
@@ -188,19 +232,16 @@ class Client:
             self._deadline_s = time.perf_counter() + target.timeout_s
             self._send(request, connection)
 
-    def _retry_later(self, request: Request, retry_after_s: float | None) -> None:
-        delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
+    def _retry_later(self, request: LoadRequest, retry_after_s: float | None) -> None:
+        if request.attempts <= 1:
+            self._delays_s = backoff_s(BACKOFF_FIRST_S, BACKOFF_MAX_S, jitter=JITTER)
+        delay_s = next(self._delays_s) if retry_after_s is None else retry_after_s
         # Give up now if the retry would be too late.
         if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
             self._context.tally.given_up += 1
             self.take_next()
         else:
             self._loop.call_later(delay_s, self._try)
-
-    def _backoff_s(self, request: Request) -> float:
-        doublings = max(0, min(request.attempts, 8) - 1)
-        plain_s = min(BACKOFF_MAX_S, self._context.target.backoff_first_s * (1 << doublings))
-        return plain_s * self._context.dice.uniform(1 - JITTER, 1 + JITTER)
 
     def _hang_up(self) -> None:
         self._deadline_s = 0.0

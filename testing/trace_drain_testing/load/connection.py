@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
-from trace_drain_testing.load.answer import Answer, NotHttp, answer_in
+from trace_drain_testing.load.answer import NotHttp, ParsedAnswer, answer_in
 
 KNOWN_ANSWERS_MAX = 1_000
 RESET = "reset"
@@ -14,7 +14,7 @@ RESET = "reset"
 class Owner(Protocol):
     """Receiver of a connection's events."""
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ParsedAnswer) -> None:
         """Handle a complete response."""
 
     def failed(self, reason: str) -> None:
@@ -24,7 +24,7 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """Connection that reports to its owner until the owner hangs up."""
 
-    def __init__(self, owner: Owner, known: dict[bytes, Answer]) -> None:
+    def __init__(self, owner: Owner, known: dict[bytes, ParsedAnswer]) -> None:
         """`known`: cache of parsed responses by their bytes, because most are identical."""
         self._owner: Owner | None = owner
         self._known = known
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
             self._received = b""
             self._owner.answered(answer)
 
-    def _remember(self, raw: bytes, answer: Answer) -> None:
+    def _remember(self, raw: bytes, answer: ParsedAnswer) -> None:
         # Responses with a varying part would otherwise fill the memory; clearing the cache is cheap and rare.
         if len(self._known) >= KNOWN_ANSWERS_MAX:
             self._known.clear()

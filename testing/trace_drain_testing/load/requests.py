@@ -39,7 +39,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(slots=True)
-class Request:
+class LoadRequest:
     """One request, kept until its final response."""
 
     number: int
@@ -83,7 +83,7 @@ class RequestStream:
         templates = [Template(delivery(recipe.shape, ordinal), encoding) for ordinal in range(template_count)]
         self._templates = itertools.cycle(enumerate(templates))
         self._numbers = iter(range(min(count_max, NUMBERS_MAX)))
-        self._ready: deque[Request] = deque()
+        self._ready: deque[LoadRequest] = deque()
         lines = {
             "Host": recipe.host,
             "User-Agent": "trace-drain-load",
@@ -104,19 +104,19 @@ class RequestStream:
                 break
         return len(self._ready)
 
-    def next(self) -> Request | None:
+    def next(self) -> LoadRequest | None:
         """Return the next request; None after the last."""
         # Each call creates a generator; they share the numbers and templates, so no request repeats.
         return self._ready.popleft() if self._ready else next(self._fresh(), None)
 
-    def _fresh(self) -> Iterator[Request]:
+    def _fresh(self) -> Iterator[LoadRequest]:
         for number in self._numbers:
             ordinal, template = next(self._templates)
             body = template.body(self._recipe.run + struct.pack(">I", number), time.time_ns())
             if self._recipe.compression == "gzip":
                 # Without a time stamp, which would make equal bodies differ.
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-            yield Request(number, Origin(ordinal, template.base_ns), self._head_of(body), body)
+            yield LoadRequest(number, Origin(ordinal, template.base_ns), self._head_of(body), body)
 
     def _head_of(self, body: bytes) -> bytes:
         signature = b""

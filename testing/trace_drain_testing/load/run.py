@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trace_drain_testing.load.client import Client, ClientContext, Target
-from trace_drain_testing.load.requests import Request, RequestStream
+from trace_drain_testing.load.requests import LoadRequest, RequestStream
 from trace_drain_testing.load.tally import Tally
 
 SWEEP_S = 0.1
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoadPlan:
     """Number of connections, duration and rate of a run."""
 
     connections: int = 8
@@ -53,7 +53,7 @@ Progress = Callable[[float, Tally], None]
 class Run:
     """Runs the clients until all requests have a final response."""
 
-    def __init__(self, plan: Plan, target: Target, feed: RequestStream, tally: Tally) -> None:
+    def __init__(self, plan: LoadPlan, target: Target, feed: RequestStream, tally: Tally) -> None:
         self._plan, self._feed = plan, feed
         self._began_s = 0.0
         self._taken = 0
@@ -84,7 +84,7 @@ class Run:
         result.elapsed_s, result.cpu_s = time.perf_counter() - self._began_s, _cpu_s() - cpu_s
         return result
 
-    def _next(self) -> Request | None:
+    def _next(self) -> LoadRequest | None:
         now_s = time.perf_counter()
         rate, duration_s = self._plan.requests_per_s, self._plan.duration_s
         intended_s = now_s if rate is None else self._began_s + self._taken / rate

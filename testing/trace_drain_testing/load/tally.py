@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
 
-from trace_drain_testing.load.answer import Answer
+from trace_drain_testing.load.answer import ParsedAnswer
 from trace_drain_testing.load.histogram import Histogram
-from trace_drain_testing.load.requests import Origin, Request
+from trace_drain_testing.load.requests import LoadRequest, Origin
 
 MESSAGE_CHARS_MAX = 500
 LATEST_ERROR_CHARS_MAX = 80
@@ -63,7 +63,7 @@ class Tally:
         """Number of requests that ended without an acknowledgement."""
         return self.given_up + self.refused
 
-    def accepted(self, request: Request, answer: Answer, latency_s: float) -> None:
+    def accepted(self, request: LoadRequest, answer: ParsedAnswer, latency_s: float) -> None:
         """Record a 200."""
         self.latency.add(latency_s)
         self.recent.add(latency_s)
@@ -78,7 +78,7 @@ class Tally:
         elif number % self._sample_every == 0:
             self._sample(request)
 
-    def _sample(self, request: Request) -> None:
+    def _sample(self, request: LoadRequest) -> None:
         """Keep the request as a sample; above the limit, drop every second sample."""
         self.samples.append(Sample(request.number, request.origin))
         if len(self.samples) > SAMPLES_MAX:
@@ -90,7 +90,7 @@ class Tally:
         """Whether any attempt got a response, of any status."""
         return any(key.isdigit() for key in self.answers)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ParsedAnswer) -> None:
         """Count a response, and record the message of a refusal."""
         status = str(answer.status)
         self.answers[status] += 1

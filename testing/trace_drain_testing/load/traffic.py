@@ -47,7 +47,7 @@ class Shape:
     seed: int = 1
 
 
-class Event(NamedTuple):
+class SpanEvent(NamedTuple):
     """An event of a span."""
 
     at_ns: int
@@ -66,7 +66,7 @@ class Span(NamedTuple):
     start_ns: int
     end_ns: int
     attributes: Attributes
-    event: Event | None
+    event: SpanEvent | None
     status: int
     message: str = ""
     """Message of the status."""
@@ -148,7 +148,7 @@ def _span(dice: Random, shape: Shape, start_ns: int, trace_end: bytes, root: byt
         start_ns,
         end_ns,
         _sized(dice, shape, attributes),
-        Event(end_ns, "exception", _exception(dice)) if has_failed else None,
+        SpanEvent(end_ns, "exception", _exception(dice)) if has_failed else None,
         2 if has_failed else dice.randrange(2),
     )
 

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from trace_drain_testing.load.traffic import Attributes, Event, Resource, Span, Value
+from trace_drain_testing.load.traffic import Attributes, Resource, Span, SpanEvent, Value
 
 START_MARK = bytes.fromhex("f3a1c5977be2d0")
 """Placeholder of the start of a trace id, which all traces of a request share."""
@@ -87,7 +87,7 @@ def _protobuf_span(span: Span, marks: Marks) -> trace_pb2.Span:
     )
 
 
-def _protobuf_event(event: Event, marks: Marks) -> trace_pb2.Span.Event:
+def _protobuf_event(event: SpanEvent, marks: Marks) -> trace_pb2.Span.Event:
     return trace_pb2.Span.Event(
         time_unix_nano=marks.time(event.at_ns), name=event.name, attributes=_pairs(event.attributes)
     )
@@ -157,7 +157,7 @@ def _json_span(span: Span, marks: Marks) -> dict[str, Any]:
     }
 
 
-def _json_event(event: Event, marks: Marks) -> dict[str, Any]:
+def _json_event(event: SpanEvent, marks: Marks) -> dict[str, Any]:
     return {
         "timeUnixNano": str(marks.time(event.at_ns)),
         "name": event.name,

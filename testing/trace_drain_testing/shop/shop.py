@@ -21,8 +21,8 @@ from trace_drain_testing.shop.shop_traffic import (
     BACKEND_PROJECT,
     MS_NS,
     WEB_PROJECT,
+    CustomerRequest,
     Release,
-    Request,
     shop_request,
     traffic_of,
 )
@@ -43,7 +43,7 @@ AGE_NS = 2 * SECOND_NS
 """Age of the newest requests when they are sent, so that they have ended by then."""
 
 
-class Platform(Protocol):
+class ShopPlatform(Protocol):
     """The parts of the platform that the shop uses."""
 
     def add_project(self, project: str, name: str) -> None:
@@ -77,7 +77,7 @@ class ShopRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Shop:
     """The shop, and its progress."""
 
-    platform: Platform
+    platform: ShopPlatform
     parameters: ShopRequest
     sent_requests: int = 0
     is_live: bool = False
@@ -149,7 +149,7 @@ class Shop:
         await self.platform.forward(traffic)
         self.sent_requests += len(requests)
 
-    def _events_of(self, release: Release, requests: Sequence[Request], base_ns: int) -> list[Event]:
+    def _events_of(self, release: Release, requests: Sequence[CustomerRequest], base_ns: int) -> list[Event]:
         writer = self._writers[release.deployment]
         return [event for request in requests for event in writer.request(request, base_ns)]
 
@@ -158,7 +158,7 @@ class Shop:
 class ShopRunner:
     """Runner of at most one shop."""
 
-    platform: Platform
+    platform: ShopPlatform
     shop: Shop | None = None
     _task: asyncio.Task[None] | None = None
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from trace_drain_testing.shop.shop_traffic import MS_NS, WORSE_OPERATION, Request
+from trace_drain_testing.shop.shop_traffic import MS_NS, WORSE_OPERATION, CustomerRequest
 
 Event = dict[str, Any]
 
@@ -58,7 +58,7 @@ class EventWriter:
         yield self._line("delimiter", "", at_ms)
         yield self._state("ERROR" if has_failed else "READY", at_ms)
 
-    def request(self, request: Request, base_ns: int) -> Iterator[Event]:
+    def request(self, request: CustomerRequest, base_ns: int) -> Iterator[Event]:
         """Yield the event of a request, and a line of its log if it failed."""
         at_ms = (base_ns + request.start_ns) // MS_NS
         attributes = request.attributes

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from trace_drain_testing.emulator.drains_traffic import Source, Traffic
+from trace_drain_testing.emulator.drains_traffic import ServiceSpans, Traffic
 from trace_drain_testing.load.traffic import (
     Attributes,
-    Event,
     Resource,
     Shape,
     Span,
+    SpanEvent,
     Value,
     function_call,
     http_request,
@@ -57,7 +57,7 @@ class Release(NamedTuple):
 
 
 @dataclass
-class Request:
+class CustomerRequest:
     """One request of a customer: its spans by service, and the facts for its deployment event."""
 
     request_id: str
@@ -79,7 +79,7 @@ class Request:
 class _Writer:
     """Writer of the spans of one request, in the order of time."""
 
-    def __init__(self, dice: Random, request: Request) -> None:
+    def __init__(self, dice: Random, request: CustomerRequest) -> None:
         self.dice = dice
         self.request = request
         self.now_ns = request.start_ns
@@ -106,7 +106,7 @@ class _Writer:
         failure: str = "",
     ) -> None:
         """Add a span that ends now."""
-        event = Event(self.now_ns, "exception", _exception(failure)) if failure else None
+        event = SpanEvent(self.now_ns, "exception", _exception(failure)) if failure else None
         half, status = self.request.trace_half, FAILED if failure else UNSET
         self.request.spans[service].append(
             Span(
@@ -125,7 +125,7 @@ class _Writer:
         )
 
 
-def shop_request(dice: Random, start_ns: int, *, is_worse: bool) -> Request:
+def shop_request(dice: Random, start_ns: int, *, is_worse: bool) -> CustomerRequest:
     """Return a request, from the customer to the databases."""
     method, route = dice.choices(ROUTES, ROUTE_WEIGHTS)[0]
     request = _new_request(dice, start_ns, method, route)
@@ -153,7 +153,7 @@ def shop_request(dice: Random, start_ns: int, *, is_worse: bool) -> Request:
 
 
 def traffic_of(
-    requests: Sequence[Request], deployment_of: dict[str, str], half: bytes, base_ns: int
+    requests: Sequence[CustomerRequest], deployment_of: dict[str, str], half: bytes, base_ns: int
 ) -> Traffic:
     """Return the spans of requests for a delivery. `deployment_of`: deployments by project."""
     spans: dict[str, list[Span]] = defaultdict(list)
@@ -161,7 +161,7 @@ def traffic_of(
         for service, added in request.spans.items():
             spans[service] += added
     sources = [
-        Source(
+        ServiceSpans(
             PROJECT_OF[service],
             deployment_of[PROJECT_OF[service]],
             "production",
@@ -174,7 +174,7 @@ def traffic_of(
     return Traffic(tuple(sources), half, base_ns)
 
 
-def _new_request(dice: Random, start_ns: int, method: str, route: str) -> Request:
+def _new_request(dice: Random, start_ns: int, method: str, route: str) -> CustomerRequest:
     request_id = f"req_{dice.getrandbits(64):016x}"
     platform_id = f"iad1::{dice.getrandbits(40):010x}"
     _, attributes = http_request(dice, SHAPE)
@@ -186,7 +186,7 @@ def _new_request(dice: Random, start_ns: int, method: str, route: str) -> Reques
         REQUEST_ID: request_id,
         PLATFORM_ID: platform_id,
     }
-    return Request(request_id, platform_id, dice.randbytes(8), start_ns, attributes)
+    return CustomerRequest(request_id, platform_id, dice.randbytes(8), start_ns, attributes)
 
 
 def _call(writer: _Writer, parent: bytes, service: str, name: str, *, statements: int) -> None:

@@ -14,7 +14,7 @@ from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.description import openapi
 from receiver.console.api.description.operation import question_parameters
 from receiver.console.api.description.page import page
-from receiver.console.api.lines import ARROW, JSON_LINES
+from receiver.console.api.lines import ARROW
 from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.route import Route, routes_of
 from receiver.console.api.routes import Api
@@ -27,6 +27,7 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.statement import parse_sql
 from receiver.console.queries.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from receiver.errors import Refused
+from receiver.http.media_types import JSON_LINES
 from receiver.http.protocol import PROBLEM
 from receiver.platform.api import PlatformRoutes
 from receiver.platform.explain.explainer import Explainer

@@ -25,7 +25,7 @@ from receiver.console.queries.spans import spans
 from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import Refused, StoreTrouble
-from receiver.store_process.stop_signal import StopSignal
+from receiver.store_process.writer_thread import StopSignal
 from receiver.time_range import parse_since
 from receiver.writer.environment import Stopping
 from tests.support import engines

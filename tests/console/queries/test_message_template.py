@@ -7,12 +7,12 @@ import random
 from receiver.console.queries.message_template import (
     CHARACTERS_MAX,
     TEMPLATE_PARAMETERS,
-    template_of,
     template_sql,
 )
 from receiver.engine.limits import SETTINGS
 from receiver.engine.store import Store
 from tests.support.cases import each_case
+from tests.support.message_templates import template_of
 
 TEMPLATES = {
     "user 17 not found": "user <number> not found",

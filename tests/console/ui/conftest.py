@@ -28,7 +28,7 @@ from receiver.console.api.spool import SpoolSpace
 from receiver.console.ui.pages.table import PAGES
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
-from receiver.journal.quarantine import Body, Note
+from receiver.journal.quarantine import Body, QuarantineNote
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.platform.deployment_events.event_table import store_events
 from receiver.platform.installations.installations import Installations
@@ -248,7 +248,7 @@ def _hostile_body(directory: Path) -> Body:
     content = "".join(HOSTILE).encode()
     path = directory / f"{HOSTILE_TRACE}.json.body"
     path.write_bytes(content)
-    return Body(HOSTILE_TRACE, path, len(content), Note(HOSTILE[0]))
+    return Body(HOSTILE_TRACE, path, len(content), QuarantineNote(HOSTILE[0]))
 
 
 def add_installations(installations: Installations) -> None:

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from receiver.console.ui.admin_port import Check, read_admin_port
 from receiver.metrics import Metrics
 from receiver.supervisor import health
-from receiver.supervisor.exposition import render
+from receiver.supervisor.admin import render
 
 
 async def served(status: int, metrics: Metrics, readiness: bytes) -> TestServer:

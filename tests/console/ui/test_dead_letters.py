@@ -13,7 +13,7 @@ from receiver.console.ui import site
 from receiver.console.ui.results import RESULTS_MAX, Results
 from receiver.dead_letters.directory import DeadLetters, Reason
 from receiver.dead_letters.listing import DeadLetterList
-from receiver.journal.quarantine import Note, QuarantineFiles
+from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.model import ContentKind, Delivery
 from tests.console.ui.conftest import HOSTILE, StartReceiver
 from tests.console.ui.test_pages import Document
@@ -182,7 +182,7 @@ async def test_beginning_of_a_body_that_crashed_the_decoder_is_shown(
     sent = gzip.compress(body) if encode is gzip.compress else body
     delivery = Delivery("shop", sent, ContentKind.JSON, codings, 0, strict=False, body_bytes_max=1 << 20)
     bodies = QuarantineFiles(tmp_path / "aside")
-    bodies.write(bodies.path_of("ab" * 16, delivery), sent, Note("shop"))
+    bodies.write(bodies.path_of("ab" * 16, delivery), sent, QuarantineNote("shop"))
 
     page = await document(await (await start()).get(f"/receiver/dead/{'ab' * 16}", headers=session(VIEWER)))
 
@@ -194,7 +194,7 @@ async def test_markup_in_the_content_stays_text(tmp_path: Path, start: StartRece
     sent = "".join(HOSTILE).encode()
     delivery = Delivery("shop", sent, ContentKind.JSON, (), 0, strict=False, body_bytes_max=1 << 20)
     bodies = QuarantineFiles(tmp_path / "aside")
-    bodies.write(bodies.path_of("ab" * 16, delivery), sent, Note("shop"))
+    bodies.write(bodies.path_of("ab" * 16, delivery), sent, QuarantineNote("shop"))
 
     page = await document(await (await start()).get(f"/receiver/dead/{'ab' * 16}", headers=session(VIEWER)))
 

@@ -8,7 +8,7 @@ from receiver.platform.client import retries
 
 
 def test_delays_grow_to_a_limit_and_have_jitter() -> None:
-    longest, none = retries.delays_s(lambda: 1.0), retries.delays_s(lambda: 0.0)
+    longest, none = retries.delays_s(lambda: 0.0), retries.delays_s(lambda: 1.0)
 
     assert [next(longest) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert next(none) == 0

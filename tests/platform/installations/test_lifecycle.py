@@ -35,7 +35,7 @@ class Platform:
             self.probe,
             now_s=lambda: self.now_s,
             monotonic_s=lambda: self.now_s,
-            random_share=lambda: 0.5,
+            random_share=lambda: 0.0,
         )
 
     def probe(self, _record: Installation, token: str) -> Verdict:

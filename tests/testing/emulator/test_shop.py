@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from trace_drain_testing.emulator.drains_traffic import Source, Traffic
+from trace_drain_testing.emulator.drains_traffic import ServiceSpans, Traffic
 from trace_drain_testing.load.traffic import Span
 from trace_drain_testing.shop.shop import (
     FAILED_BUILD,
@@ -27,7 +27,7 @@ from trace_drain_testing.shop.shop import (
     routes,
 )
 from trace_drain_testing.shop.shop_events import Event
-from trace_drain_testing.shop.shop_traffic import WORSE_OPERATION, Request, shop_request
+from trace_drain_testing.shop.shop_traffic import WORSE_OPERATION, CustomerRequest, shop_request
 
 NOW_S = 1_790_000_000
 HOUR = ShopRequest(requests_per_s=0.5, history_s=3_600)
@@ -64,7 +64,7 @@ class Recorder:
         # Other tasks run in the meantime, as with a real clock.
         await asyncio.sleep(0)
 
-    def spans(self) -> list[tuple[Source, bytes, int, Span]]:
+    def spans(self) -> list[tuple[ServiceSpans, bytes, int, Span]]:
         """Return source, trace id, base time and span of all spans."""
         return [
             (source, traffic.half + span.trace_end, traffic.base_ns, span)
@@ -88,7 +88,7 @@ async def history() -> Recorder:
     return platform
 
 
-def some_requests(*, is_worse: bool) -> list[Request]:
+def some_requests(*, is_worse: bool) -> list[CustomerRequest]:
     dice = Random(1)
     return [shop_request(dice, 0, is_worse=is_worse) for _ in range(2_000)]
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from receiver.cli import main
 from receiver.supervisor.self_signed import self_signed
 from tests.doubles.defective_receiver import STALL_S, listening
-from trace_drain_testing.load.answer import Answer, NotHttp, answer_in
+from trace_drain_testing.load.answer import NotHttp, ParsedAnswer, answer_in
 from trace_drain_testing.load.histogram import Histogram
 from trace_drain_testing.load.report import progress_line
-from trace_drain_testing.load.requests import Origin, Request
+from trace_drain_testing.load.requests import LoadRequest, Origin
 from trace_drain_testing.load.tally import Tally
 
 SMALL = ("--spans", "10", "--connections", "1")
@@ -133,16 +133,16 @@ def test_latency_is_a_dash_if_no_request_was_acknowledged() -> None:
 
 def test_progress_line_shows_the_latest_error_until_requests_succeed_again() -> None:
     tally = Tally(spans_per_request=10)
-    request = Request(0, Origin(0, 0), b"", b"")
+    request = LoadRequest(0, Origin(0, 0), b"", b"")
 
     tally.failed("connection refused")
     failing = progress_line(1.0, tally)
     tally.next_second()
     waiting = progress_line(2.0, tally)
-    tally.answered(Answer(503, b"the journal\nis full"))
+    tally.answered(ParsedAnswer(503, b"the journal\nis full"))
     refusing = progress_line(3.0, tally)
     tally.next_second()
-    tally.accepted(request, Answer(200, b""), 0.1)
+    tally.accepted(request, ParsedAnswer(200, b""), 0.1)
     tally.next_second()
     recovered = progress_line(4.0, tally)
 
@@ -291,13 +291,13 @@ CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + WITH_LENGTH
 @pytest.mark.parametrize(
     ("received", "expected"),
     [
-        (WITH_LENGTH, Answer(200, b"{}", "application/json")),
-        (CHUNKED, Answer(503, b"{}", retry_after_s=2.0)),
-        (CONTINUED, Answer(200, b"{}", "application/json")),
+        (WITH_LENGTH, ParsedAnswer(200, b"{}", "application/json")),
+        (CHUNKED, ParsedAnswer(503, b"{}", retry_after_s=2.0)),
+        (CONTINUED, ParsedAnswer(200, b"{}", "application/json")),
     ],
     ids=["length", "chunks", "continued"],
 )
-def test_answer_is_parsed_only_when_it_is_complete(received: bytes, expected: Answer) -> None:
+def test_answer_is_parsed_only_when_it_is_complete(received: bytes, expected: ParsedAnswer) -> None:
     assert answer_in(received + b"more") == (expected, len(received))
     assert [answer_in(received[:end]) for end in range(len(received))] == [None] * len(received)
 
@@ -330,4 +330,4 @@ def test_quantile_is_within_one_percent_of_the_exact_value(latencies_s: list[flo
     ],
 )
 def test_message_of_a_refusal_is_decoded(body: bytes, content_type: str, message: str) -> None:
-    assert Answer(503, body, content_type).message == message
+    assert ParsedAnswer(503, body, content_type).message == message

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from trace_drain_testing.load.requests import Recipe, Request, RequestStream, signed_with
+from trace_drain_testing.load.requests import LoadRequest, Recipe, RequestStream, signed_with
 from trace_drain_testing.load.template import RETIMED_S, Template
 from trace_drain_testing.load.traffic import Shape, delivery
 from trace_drain_testing.load.wire import ENCODINGS
@@ -27,7 +27,7 @@ def recipe(shape: Shape = SMALL, encoding: Literal["protobuf", "json"] = "protob
     return Recipe(shape, b"RUN", "host:4318", "/v1/traces", encoding=encoding, spans_varied=1, **fields)
 
 
-def requests(stream: RequestStream, count: int) -> list[Request]:
+def requests(stream: RequestStream, count: int) -> list[LoadRequest]:
     taken = [stream.next() for _ in range(count)]
     return [request for request in taken if request is not None]
 

@@ -13,9 +13,9 @@ from receiver import __version__
 from receiver.console.api.access import COOKIE
 from receiver.console.api.description.operation import Operation
 from receiver.console.api.lines import EndLine
-from receiver.console.api.responses import JSON
 from receiver.console.api.route import Route
 from receiver.console.queries.question import Parameter
+from receiver.http.media_types import JSON
 from receiver.http.protocol import PROBLEM
 
 _ABOUT: Final = (

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from receiver.console.api.responses import JSON
 from receiver.console.queries.page_cursor import CURSOR_CHARS_MAX
 from receiver.console.queries.parameter_types import TIME, TRACE_ID, whole_number, with_default
 from receiver.console.queries.question import Parameter, Question
+from receiver.http.media_types import JSON
 from receiver.time_range import SINCE_DEFAULT
 
 BY_QUERY: Final = (

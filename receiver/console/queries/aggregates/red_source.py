@@ -84,11 +84,6 @@ class RedSource(NamedTuple):
         return versions == (again.hours, again.days, again.is_mixed)
 
 
-def raw_source(wanted: Wanted) -> RedSource:
-    """Return the expression over the spans alone."""
-    return _source(wanted, Covered(), [Range(wanted.from_ns, wanted.to_ns)])
-
-
 def red_source(store: Store, wanted: Wanted) -> RedSource:
     """Return the expression over the rollup, and over the spans that it does not provably cover."""
     hours = proven_hours(store, Checked((wanted.rollup,)), wanted.from_ns, wanted.to_ns)

@@ -118,7 +118,7 @@ class Totals(TypedDict):
     appeared: int
 
 
-class Comparison(TypedDict):
+class DeploymentComparison(TypedDict):
     """Two deployments compared."""
 
     a: str
@@ -163,7 +163,7 @@ def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
     yield msgspec.json.encode(_comparison(store, asked, now_s)) + b"\n"
 
 
-def _comparison(store: Store, asked: Asked, now_s: float) -> Comparison:
+def _comparison(store: Store, asked: Asked, now_s: float) -> DeploymentComparison:
     a, b = asked.texts["a"], asked.texts["b"]
     chosen = parse_first(asked.texts["first"]) if "first" in asked.texts else None
     check_regexes(store, asked.filter)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import NamedTuple, TypedDict
 
 from receiver.console.queries.comparison.deployments import Seen
 from receiver.console.queries.comparison.operation_change import Samples
 from receiver.console.queries.comparison.weights import sum_of
 from receiver.errors import MalformedBody
-from receiver.time_range import parse_since
+from receiver.time_range import instant_text, parse_since
 
 MINUTE_NS = 60 * 10**9
 
@@ -80,4 +79,4 @@ def window_of(seen: Seen, length: Length, read_to_ns: int, samples: Collection[S
 
 def _time_text(time_ns: int) -> str:
     seconds, nanoseconds = divmod(time_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
+    return instant_text(seconds, zone=f".{nanoseconds:09d}Z")

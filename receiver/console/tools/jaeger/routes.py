@@ -27,7 +27,7 @@ from aiohttp import web
 from receiver.console.api.answers import send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.reader import Query
-from receiver.console.api.responses import JSON, Handler
+from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.service_map import service_map
@@ -54,6 +54,7 @@ from receiver.console.tools.jaeger.parameters import (
 )
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.http.media_types import JSON
 from receiver.time_range import TimeRange
 
 PREFIX: Final = "/jaeger/api"

@@ -18,7 +18,6 @@ from aiohttp import web
 
 from receiver import __version__
 from receiver.console.api.problems import problem_of
-from receiver.console.api.responses import JSON
 from receiver.console.api.route import Route
 from receiver.console.api.source import SourceFor
 from receiver.console.tools.common import json_line
@@ -37,7 +36,8 @@ from receiver.console.tools.mcp.messages import (
 from receiver.console.tools.mcp.result import tool_error, tool_result
 from receiver.console.tools.mcp.tool import Context
 from receiver.console.tools.mcp.tools import TOOLS
-from receiver.errors import BodyTooLarge, MalformedBody, ReceiverError, UnsupportedMedia
+from receiver.errors import BodyTooLarge, MalformedBody, ReceiverError
+from receiver.http.media_types import JSON, require_content_type
 
 BODY_BYTES_MAX: Final = 64 * 1024
 """Maximum size of the body of a request."""
@@ -74,8 +74,7 @@ class McpRoutes:
         return (Route("POST", "/mcp", self._post, "viewer", within_projects=True),)
 
     async def _post(self, request: web.Request) -> web.Response:
-        if request.content_type != JSON:
-            raise UnsupportedMedia(f"content type is not supported; expected '{JSON}'")
+        require_content_type(request.content_type, JSON)
         revision = _revision_of(request)
         context = Context(self._source_for(request), f"{request.scheme}://{request.host}")
         try:

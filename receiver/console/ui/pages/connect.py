@@ -6,7 +6,7 @@ from typing import Final
 
 from receiver.config.addresses import parse_address
 from receiver.console.ui.page import Context
-from receiver.console.ui.pages.connect_checks import Check, checks_of, evidence_of, verdict
+from receiver.console.ui.pages.connect_checks import DeliveryStep, checks_of, evidence_of, verdict
 from receiver.console.ui.view import View
 from receiver.settings import Drain, Settings
 
@@ -32,7 +32,7 @@ async def build(view: View) -> Context:
     }
 
 
-async def checks(view: View) -> list[Check]:
+async def checks(view: View) -> list[DeliveryStep]:
     """Return the check list of the chosen drain."""
     drain = chosen_drain(view)
     return checks_of(view.facts.settings, drain, await evidence_of(view, drain))

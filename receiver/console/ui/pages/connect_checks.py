@@ -26,7 +26,7 @@ AUTHENTICATED = frozenset({"200", "400", "415"})
 """Answers to requests whose credentials were accepted."""
 
 
-class Check(NamedTuple):
+class DeliveryStep(NamedTuple):
     """A step of a delivery, and whether any delivery has reached it."""
 
     name: str
@@ -106,7 +106,7 @@ async def _newest(view: View) -> Row | None:
     return answer.rows[0] if answer.rows else None
 
 
-def checks_of(settings: Settings, drain: Drain, evidence: Evidence) -> list[Check]:
+def checks_of(settings: Settings, drain: Drain, evidence: Evidence) -> list[DeliveryStep]:
     """Return the steps of a delivery in their order."""
     return [
         _reached(drain, evidence),
@@ -118,28 +118,28 @@ def checks_of(settings: Settings, drain: Drain, evidence: Evidence) -> list[Chec
     ]
 
 
-def verdict(checks: list[Check]) -> Check:
+def verdict(checks: list[DeliveryStep]) -> DeliveryStep:
     """Return the first step that failed, else the first that waits, else that the drain is connected."""
     failed = [check for check in checks if check.state == "failed"]
     waiting = [check for check in checks if check.state == "waiting"]
-    return next(iter([*failed, *waiting]), Check("connected", "done", "The drain is connected."))
+    return next(iter([*failed, *waiting]), DeliveryStep("connected", "done", "The drain is connected."))
 
 
-def _reached(drain: Drain, evidence: Evidence) -> Check:
+def _reached(drain: Drain, evidence: Evidence) -> DeliveryStep:
     requests = sum(evidence.statuses.values()) + evidence.tests
     if requests or evidence.received:
         text = f"{counted(requests, 'request')} since the start." if requests else "Before the last start."
-        return Check("Reached", "done", text)
+        return DeliveryStep("Reached", "done", text)
     if evidence.elsewhere:
-        return Check(
+        return DeliveryStep(
             "Reached",
             "failed",
             f"{counted(evidence.elsewhere, 'request')} had a path of no drain. The path of this "
             f"drain is {drain.path}: correct the address that the sender uses.",
         )
     if evidence.is_admin_port_unavailable:
-        return Check("Reached", "waiting", "Not known: the admin port did not answer.")
-    return Check(
+        return DeliveryStep("Reached", "waiting", "Not known: the admin port did not answer.")
+    return DeliveryStep(
         "Reached",
         "waiting",
         "No request has arrived. Open the address of the endpoint from the sender's machine: it answers 200. "
@@ -147,35 +147,35 @@ def _reached(drain: Drain, evidence: Evidence) -> Check:
     )
 
 
-def _credentials(drain: Drain, evidence: Evidence) -> Check:
+def _credentials(drain: Drain, evidence: Evidence) -> DeliveryStep:
     name = "Signature and token accepted"
     needed = [*(["token"] if drain.tokens else []), *(["signature"] if drain.signature_header else [])]
     if evidence.received or AUTHENTICATED & evidence.statuses.keys():
-        return Check(
+        return DeliveryStep(
             name, "done", f"Checked: {' and '.join(needed)}." if needed else "This drain needs none."
         )
     if evidence.statuses.get("401"):
         headers = [*([drain.header] if drain.tokens else []), *filter(None, [drain.signature_header])]
-        return Check(
+        return DeliveryStep(
             name,
             "failed",
             f"{counted(evidence.statuses['401'], 'request')} refused with 401: a credential is missing or "
             f"unknown. Let the sender set {' and '.join(headers) or 'no credentials'} as shown here.",
         )
     if evidence.statuses.get("403"):
-        return Check(
+        return DeliveryStep(
             name,
             "failed",
             f"{counted(evidence.statuses['403'], 'request')} refused with 403: the signature does not "
             "match, or the token is that of another path. Give sender and receiver the same secret.",
         )
-    return Check(name, "waiting", "")
+    return DeliveryStep(name, "waiting", "")
 
 
-def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> Check:
+def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> DeliveryStep:
     name = "Decoded"
     if evidence.received or evidence.statuses.get("200"):
-        return Check(name, "done", f"{counted(evidence.received, 'span')} in the last 24 hours.")
+        return DeliveryStep(name, "done", f"{counted(evidence.received, 'span')} in the last 24 hours.")
     limit = size_text(drain.body_bytes_max or settings.limits.body_bytes_max)
     causes = {
         "400": "the body is not OTLP traces. Let the sender use OTLP over HTTP, as JSON or protobuf; the "
@@ -188,31 +188,35 @@ def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> Check:
     }
     for status, cause in causes.items():
         if number := evidence.statuses.get(status):
-            return Check(name, "failed", f"{counted(number, 'request')} refused with {status}: {cause}")
-    return Check(name, "waiting", "")
+            return DeliveryStep(
+                name, "failed", f"{counted(number, 'request')} refused with {status}: {cause}"
+            )
+    return DeliveryStep(name, "waiting", "")
 
 
-def _project(settings: Settings, evidence: Evidence) -> Check:
+def _project(settings: Settings, evidence: Evidence) -> DeliveryStep:
     name, newest = "Project found", evidence.newest
     if evidence.accepted > evidence.unresolved or (newest and newest["project"]):
-        return Check(name, "done", f"Newest: {newest['project']}." if newest and newest["project"] else "")
+        return DeliveryStep(
+            name, "done", f"Newest: {newest['project']}." if newest and newest["project"] else ""
+        )
     if evidence.accepted:
         places = " or ".join(settings.resolve.project) or f"{settings.resolve.preset}.projectId"
-        return Check(
+        return DeliveryStep(
             name,
             "failed",
             f"No span names its project, so spans are stored without one. Let the sender set {places}, or "
             "name its attribute in [resolve].",
         )
-    return Check(name, "waiting", "")
+    return DeliveryStep(name, "waiting", "")
 
 
-def _stored(evidence: Evidence) -> Check:
+def _stored(evidence: Evidence) -> DeliveryStep:
     name, spans = "Stored", evidence.spans
     if stored := spans.get("stored"):
-        return Check(name, "done", f"{counted(stored, 'span')} in the last 24 hours.")
+        return DeliveryStep(name, "done", f"{counted(stored, 'span')} in the last 24 hours.")
     if evidence.store_trouble:
-        return Check(
+        return DeliveryStep(
             name,
             "failed",
             f"The store does not accept spans: {evidence.store_trouble}. They stay in the journal meanwhile.",
@@ -223,16 +227,16 @@ def _stored(evidence: Evidence) -> Check:
         ("rejected", "were rejected: they have no valid trace id or span id."),
     ):
         if spans.get(outcome):
-            return Check(name, "failed", f"None yet; {counted(spans[outcome], 'span')} {cause}")
+            return DeliveryStep(name, "failed", f"None yet; {counted(spans[outcome], 'span')} {cause}")
     # No failure: right after the start the ledger is still being read.
     text = f"Stored spans are not counted: {evidence.ledger_trouble}." if evidence.ledger_trouble else ""
-    return Check(name, "waiting", text)
+    return DeliveryStep(name, "waiting", text)
 
 
-def _readable(evidence: Evidence) -> Check:
+def _readable(evidence: Evidence) -> DeliveryStep:
     if newest := evidence.newest:
         received = ago(newest["received_ms"] / 1_000, time.time())
-        return Check("Readable", "done", f"{newest['service']} {newest['name']}, received {received}.")
+        return DeliveryStep("Readable", "done", f"{newest['service']} {newest['name']}, received {received}.")
     if evidence.store_trouble:
-        return Check("Readable", "failed", f"The store does not answer: {evidence.store_trouble}.")
-    return Check("Readable", "waiting", "")
+        return DeliveryStep("Readable", "failed", f"The store does not answer: {evidence.store_trouble}.")
+    return DeliveryStep("Readable", "waiting", "")

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from trace_drain_testing.emulator.gateway.gateway_answers import (
-    Answer,
+    ModelAnswer,
     ScriptedAnswer,
     derived_answer,
     scripted_answer,
@@ -85,7 +85,7 @@ class Gateway:
     """Bodies of the newest valid chat requests, for tests that check what a client sent."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def answer_to(self, request: ChatRequest) -> tuple[Identity, Answer] | None:
+    def answer_to(self, request: ChatRequest) -> tuple[Identity, ModelAnswer] | None:
         """Return the answer and its provider; `None` if all providers are off."""
         attempts = self._attempts(MODELS[request.model], request.provider_order)
         if not attempts[-1][1]:
@@ -224,7 +224,7 @@ def _error(
 
 
 async def _object(
-    gateway: Gateway, request: web.Request, _parsed: ChatRequest, identity: Identity, answer: Answer
+    gateway: Gateway, request: web.Request, _parsed: ChatRequest, identity: Identity, answer: ModelAnswer
 ) -> web.StreamResponse:
     body = msgspec.json.encode(completion_body(identity, answer, gateway.shape_of("P66")))
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -235,7 +235,7 @@ async def _object(
 
 
 async def _stream(
-    gateway: Gateway, request: web.Request, parsed: ChatRequest, identity: Identity, answer: Answer
+    gateway: Gateway, request: web.Request, parsed: ChatRequest, identity: Identity, answer: ModelAnswer
 ) -> web.StreamResponse:
     shape = gateway.shape_of("P65")
     has_usage = parsed.stream_options is not None and bool(parsed.stream_options.include_usage)

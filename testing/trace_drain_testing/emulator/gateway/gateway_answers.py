@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trace_drain_testing.emulator.gateway.gateway_request import ChatRequest, ChosenTool, Message, Tool
+from trace_drain_testing.emulator.gateway.gateway_request import ChatRequest, ChosenTool, Message, OfferedTool
 
 CHARACTERS_PER_TOKEN = 4
 IMAGE_TOKENS = 85
@@ -54,44 +54,46 @@ class SpanRow(msgspec.Struct, frozen=True):
     part: str = ""
 
 
-class Call(NamedTuple):
+class AnsweredCall(NamedTuple):
     """Tool call of an answer."""
 
     name: str
     arguments: str
 
 
-class Usage(NamedTuple):
+class TokenCounts(NamedTuple):
     """Tokens of a request and its answer."""
 
     prompt: int
     completion: int
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """Complete answer, before it is encoded as one object or as a stream."""
 
     text: str
-    calls: tuple[Call, ...]
+    calls: tuple[AnsweredCall, ...]
     finish_reason: str
-    usage: Usage
+    usage: TokenCounts
 
 
-def scripted_answer(script: ScriptedAnswer, request: ChatRequest) -> Answer:
+def scripted_answer(script: ScriptedAnswer, request: ChatRequest) -> ModelAnswer:
     """Return the scripted answer."""
     calls = tuple(
-        Call(call.name, call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments))
+        AnsweredCall(
+            call.name, call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+        )
         for call in script.tool_calls
     )
     return _answer(request, script.text, calls, script.finish_reason)
 
 
-def derived_answer(request: ChatRequest) -> Answer:
+def derived_answer(request: ChatRequest) -> ModelAnswer:
     """Return an answer that depends on the request only."""
     question = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
     if tool := _tool_to_call(request):
         arguments = _value(tool.function.parameters, question, DEPTH_MAX) if tool.function.parameters else {}
-        return _answer(request, "", (Call(tool.function.name, json.dumps(arguments)),))
+        return _answer(request, "", (AnsweredCall(tool.function.name, json.dumps(arguments)),))
     if (schema := request.answer_schema) is not None:
         return _answer(request, json.dumps(_value(schema, question, DEPTH_MAX)))
     if sentences := _named_spans(request.messages):
@@ -103,13 +105,15 @@ def derived_answer(request: ChatRequest) -> Answer:
     return _answer(request, "\n".join(parts))
 
 
-def _answer(request: ChatRequest, text: str, calls: tuple[Call, ...] = (), finish_reason: str = "") -> Answer:
+def _answer(
+    request: ChatRequest, text: str, calls: tuple[AnsweredCall, ...] = (), finish_reason: str = ""
+) -> ModelAnswer:
     tokens_max = request.tokens_max
     if tokens_max is not None and not calls and tokens(text) > tokens_max:
         text, finish_reason = text[: tokens_max * CHARACTERS_PER_TOKEN], finish_reason or "length"
     completion = tokens(text) + sum(tokens(call.name + call.arguments) for call in calls)
-    usage = Usage(prompt_tokens(request), completion)
-    return Answer(text, calls, finish_reason or ("tool_calls" if calls else "stop"), usage)
+    usage = TokenCounts(prompt_tokens(request), completion)
+    return ModelAnswer(text, calls, finish_reason or ("tool_calls" if calls else "stop"), usage)
 
 
 def tokens(text: str) -> int:
@@ -128,7 +132,7 @@ def _message_tokens(message: Message) -> int:
     return MESSAGE_TOKENS + tokens(message.text) + IMAGE_TOKENS * len(message.images) + called
 
 
-def _tool_to_call(request: ChatRequest) -> Tool | None:
+def _tool_to_call(request: ChatRequest) -> OfferedTool | None:
     """Return the tool to call: the chosen tool, or the first tool unless the last message is its result."""
     tools, choice = request.tools or [], request.tool_choice
     if not tools or choice == "none":

@@ -103,7 +103,7 @@ class Function(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
-class Tool(msgspec.Struct, frozen=True):
+class OfferedTool(msgspec.Struct, frozen=True):
     """Tool that the client offers."""
 
     type: Literal["function"]
@@ -161,7 +161,7 @@ class ChatRequest(msgspec.Struct, frozen=True, rename={"provider_options": "prov
     model: str
     messages: list[Message]
     stream: bool | None = False
-    tools: list[Tool] | None = None
+    tools: list[OfferedTool] | None = None
     tool_choice: str | ChosenTool | None = None
     provider_options: ProviderOptions | None = None
     stream_options: StreamOptions | None = None
@@ -269,7 +269,7 @@ def _unanswered(messages: list[Message]) -> Iterator[str]:
         yield "the last tool calls have no answer; expected a tool's message for each"
 
 
-def _tool_problems(tools: list[Tool]) -> Iterator[str]:
+def _tool_problems(tools: list[OfferedTool]) -> Iterator[str]:
     names = [tool.function.name for tool in tools]
     if len(set(names)) < len(names):
         yield "`tools` has two functions of the same name"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from trace_drain_testing.emulator.gateway.gateway_answers import Answer, Call, Usage
+from trace_drain_testing.emulator.gateway.gateway_answers import AnsweredCall, ModelAnswer, TokenCounts
 
 Json = dict[str, Any]
 
@@ -61,7 +61,7 @@ def models_body(models: Mapping[str, tuple[str, ...]], created_s: int, shape: st
     return rows if shape == "array" else {"object": "list", "data": rows}
 
 
-def completion_body(identity: Identity, answer: Answer, shape: str) -> Json:
+def completion_body(identity: Identity, answer: ModelAnswer, shape: str) -> Json:
     """Return a complete answer as one object."""
     calls = [{"id": _call_id(identity, index), **_called(call)} for index, call in enumerate(answer.calls)]
     message: Json = {"content": answer.text or None}
@@ -82,7 +82,7 @@ def completion_body(identity: Identity, answer: Answer, shape: str) -> Json:
     }
 
 
-def stream_chunks(identity: Identity, answer: Answer, shape: str, *, has_usage: bool) -> Iterator[Json]:
+def stream_chunks(identity: Identity, answer: ModelAnswer, shape: str, *, has_usage: bool) -> Iterator[Json]:
     """Yield the chunks of a streamed answer."""
     if shape == "minimal":
         yield from ({"choices": [{"delta": delta}]} for delta in _whole_deltas(identity, answer))
@@ -115,27 +115,27 @@ def stream_line(chunk: Json, shape: str) -> bytes:
     return line.encode()
 
 
-def _deltas(identity: Identity, answer: Answer, shape: str) -> Iterator[Json]:
+def _deltas(identity: Identity, answer: ModelAnswer, shape: str) -> Iterator[Json]:
     yield {"role": "assistant", "content": ""}
     if shape == "whole":
         yield from _whole_deltas(identity, answer)
         return
     yield from ({"content": piece} for piece in _FRAGMENT.findall(answer.text))
     for index, call in enumerate(answer.calls):
-        begun = {"id": _call_id(identity, index), **_called(Call(call.name, ""))}
+        begun = {"id": _call_id(identity, index), **_called(AnsweredCall(call.name, ""))}
         yield {"tool_calls": [{"index": index, **begun}]}
         for start in range(0, len(call.arguments), ARGUMENT_CHARACTERS):
             piece = call.arguments[start : start + ARGUMENT_CHARACTERS]
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _whole_deltas(identity: Identity, answer: Answer) -> Iterator[Json]:
+def _whole_deltas(identity: Identity, answer: ModelAnswer) -> Iterator[Json]:
     yield from ({"content": piece} for piece in _FRAGMENT.findall(answer.text))
     for index, call in enumerate(answer.calls):
         yield {"tool_calls": [{"index": index, "id": _call_id(identity, index), **_called(call)}]}
 
 
-def _called(call: Call) -> Json:
+def _called(call: AnsweredCall) -> Json:
     return {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
@@ -143,7 +143,7 @@ def _call_id(identity: Identity, index: int) -> str:
     return f"call_{identity.id.partition('-')[2]}_{index}"
 
 
-def _usage(usage: Usage) -> Json:
+def _usage(usage: TokenCounts) -> Json:
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
