@@ -19,3 +19,14 @@ SETTINGS = (
     f"max_bytes_to_read = {BYTES_READ_MAX}"
 )
 """Times are UTC. 64-bit integers are JSON numbers; readers that parse them as doubles lose precision."""
+
+SHORT_SETTINGS = f"{SETTINGS}, optimize_use_implicit_projections = 0"
+"""For statements with aggregates that read little: the engine does not plan an answer from the parts' sizes,
+which takes 0.7 ms of CPU."""
+
+BLOCK_BYTES = 16 << 20
+AGGREGATION_SETTINGS = f"{SETTINGS}, preferred_block_size_bytes = {BLOCK_BYTES}"
+"""Settings of statements that reduce many spans with maps or regular expressions to few lines.
+
+The engine's default of 1 MB makes blocks of few spans, and compiles each regular expression for each block.
+"""

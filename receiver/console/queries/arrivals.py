@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
 from receiver.console.queries.limits import LimitedLines, decimal_number, within_time
 from receiver.console.queries.question import Asked
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.selection import selection
+from receiver.engine.sql_text import compose
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 
 AFTER_MS_MAX = 2**43
@@ -34,12 +34,10 @@ SELECT
     SpanId AS span_id,
     concat(lower(hex(SegmentEpoch)), '-', toString(SegmentSeq)) AS segment
 FROM {table}
-WHERE ReceivedAt >= fromUnixTimestamp64Milli({{after_ms:Int64}}, 'UTC')
-  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND ({condition})
+WHERE ReceivedAt >= fromUnixTimestamp64Milli({after_ms:Int64}, 'UTC')
+  AND {where}
 ORDER BY ReceivedAt DESC, Timestamp DESC, SpanId
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
 
@@ -69,17 +67,9 @@ def check(asked: Asked) -> None:
 def arrivals(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     """Return the matching spans that were received last, one JSON object a line, the last first."""
     after_ms = _parse_after(asked.texts.get("after", "0"))
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    lines = store.lines(
-        _ARRIVALS.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
-        {
-            **condition.parameters,
-            **asked.range.parameters(now_s),
-            "after_ms": after_ms,
-            "limit": asked.limit + 1,
-        },
-    )
+    selected = selection(store, asked, now_s)
+    parameters = {**selected.parameters, "after_ms": after_ms, "limit": asked.limit + 1}
+    lines = store.lines(compose(_ARRIVALS, where=selected.where()), parameters)
     return LimitedLines(within_time(lines), asked.limit)
 
 

@@ -11,11 +11,12 @@ from typing import Final
 from receiver.console.queries.parameter_types import choice
 from receiver.console.queries.question import Parameter
 from receiver.console.queries.rollup.tables import IS_REQUEST
+from receiver.engine.sql_text import Sql
 from receiver.errors import MalformedBody
 
 _CONDITIONS: Final = {
     "requests": IS_REQUEST,
-    "all": "1",
+    "all": Sql("1"),
 }
 SPANS: Final = Parameter(
     "spans",
@@ -26,7 +27,7 @@ SPANS: Final = Parameter(
 HINT: Final = "only requests count; --spans all counts every span"
 
 
-def spans_condition(text: str = "requests") -> str:
+def spans_condition(text: str = "requests") -> Sql:
     """Return the SQL condition that selects requests, or all spans."""
     if text not in _CONDITIONS:
         raise MalformedBody("spans: expected requests or all", field="spans")

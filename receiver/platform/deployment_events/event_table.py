@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from receiver.engine.sql_text import compose
 from receiver.engine.store import DEPLOYMENT_EVENTS, Store
 from receiver.errors import StoreTrouble
 from receiver.platform.deployment_events.event_row import Event, Row, row_of
@@ -21,25 +22,25 @@ ROWS_MAX = 1_000
 """Maximum number of events of an INSERT. The ids of more would not fit into a parameter of a statement."""
 INSERTS_MAX = 3
 """INSERTs of the same events after which the store counts as defective."""
-_STORED: Final = f"""
-SELECT DISTINCT EventId FROM {DEPLOYMENT_EVENTS}
-WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}}
-  AND EventId IN {{ids:Array(String)}}
-"""  # noqa: S608 - the table's name is a constant
+_STORED: Final = compose("""
+SELECT DISTINCT EventId FROM {deployment_events}
+WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String}
+  AND EventId IN {ids:Array(String)}
+""")
 
 
-_NEWEST: Final = f"""
-SELECT JSONExtractFloat(Event, 'created') FROM {DEPLOYMENT_EVENTS}
-WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}}
-  AND Created <= fromUnixTimestamp64Milli({{now_ms:Int64}})
+_NEWEST: Final = compose("""
+SELECT JSONExtractFloat(Event, 'created') FROM {deployment_events}
+WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String}
+  AND Created <= fromUnixTimestamp64Milli({now_ms:Int64})
 ORDER BY Created DESC LIMIT 1
-"""  # noqa: S608 - as above
-_STATE: Final = f"""
-SELECT toString(ReadyState) FROM {DEPLOYMENT_EVENTS}
-WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}} AND ReadyState != ''
-  AND Created <= fromUnixTimestamp64Milli({{now_ms:Int64}})
+""")
+_STATE: Final = compose("""
+SELECT toString(ReadyState) FROM {deployment_events}
+WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String} AND ReadyState != ''
+  AND Created <= fromUnixTimestamp64Milli({now_ms:Int64})
 ORDER BY Created DESC LIMIT 1
-"""  # noqa: S608 - as above
+""")
 
 
 class Stored(NamedTuple):

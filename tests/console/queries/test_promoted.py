@@ -15,12 +15,13 @@ import pytest
 from receiver.config.promoted import promoted_attributes
 from receiver.console.queries.attributes import attributes
 from receiver.console.queries.comparison.shifts import Sides, shift_rows
-from receiver.console.queries.filters.filter_sql import Condition, compiled
+from receiver.console.queries.filters.filter_sql import compiled
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.limits import TRACES_MAX
 from receiver.console.queries.question import Asked
 from receiver.console.queries.search import SearchQuery, search
 from receiver.engine import promoted, schema
+from receiver.engine.sql_text import Sql
 from receiver.engine.store import Store, Version
 from receiver.time_range import TimeRange
 from tests.support import engines
@@ -205,8 +206,8 @@ def test_filter_for_a_promoted_attribute_reads_no_map_of_all_attributes(
 def test_shifts_count_every_spelling_of_a_key(store: Store, spans: Sequence[Span]) -> None:
     selected = [span for span in spans if "http.method" in span["SpanAttributes"]]
     sides = Sides(
-        Condition("mapContains(SpanAttributes, 'http.method')", {}),
-        Condition("1", {}),
+        Sql("mapContains(SpanAttributes, 'http.method')"),
+        Sql("1"),
         TimeRange(since_s=30 * 86_400).parameters(NOW_S),
         len(selected),
         len(spans) - len(selected),
