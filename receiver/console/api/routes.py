@@ -31,7 +31,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import hdrs, web
@@ -190,7 +190,7 @@ class Api:
         return await self._answer(request, QUESTIONS["deployment-events"], query)
 
     async def _answer(
-        self, request: web.Request, question: Question, query: Mapping[str, str]
+        self, request: web.Request, question: Question[Any], query: Mapping[str, str]
     ) -> web.StreamResponse:
         """Answer a question with these parameters."""
         asked = question.parse(query)
@@ -202,7 +202,7 @@ class Api:
             return await self.document(request, queue, answer.pieces)
         return await self._streamed(request, queue, answer)
 
-    def _arrow(self, question: Question, asked: Asked) -> StreamedAnswer:
+    def _arrow(self, question: Question[Any], asked: Asked[Any]) -> StreamedAnswer:
         """Return an Arrow stream, which ends with its own mark."""
         ask_arrow = question.ask_arrow
         if ask_arrow is None:

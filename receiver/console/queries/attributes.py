@@ -83,7 +83,7 @@ class _Statement(NamedTuple):
 class _Question(NamedTuple):
     """A question, its filter as SQL, and the promoted attributes of the table."""
 
-    asked: Asked
+    asked: Asked[str | None]
     filtered: Selection
     promoted: PromotedColumns
 
@@ -98,13 +98,16 @@ class _Listed(NamedTuple):
     """Condition of a row whose hour the rollup does not answer."""
 
 
-def attributes(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return the attributes of spans and resources, or the values of one, the most frequent first."""
+def attributes(store: Store, asked: Asked[str | None], now_s: float) -> LimitedLines:
+    """Return the attributes of spans and resources, or the values of one, the most frequent first.
+
+    The own parameter is the key of the attribute; `None`: all attributes.
+    """
     selected = selection(store, asked, now_s)
     return LimitedLines(within_time(_lines(store, asked, selected, now_s)), asked.limit)
 
 
-def _lines(store: Store, asked: Asked, selected: Selection, now_s: float) -> Iterator[bytes]:
+def _lines(store: Store, asked: Asked[str | None], selected: Selection, now_s: float) -> Iterator[bytes]:
     """Ask the rollups, and the spans that they do not provably cover."""
     question = _Question(asked, selected, promoted_columns(store))
     range_ = ProvenHours(*asked.range.bounds_ns(now_s), Checked(promoted=question.promoted.entries))
@@ -118,15 +121,15 @@ def _lines(store: Store, asked: Asked, selected: Selection, now_s: float) -> Ite
     return lines_of_reading(store, reading, lambda: _statement(store, question, range_))
 
 
-def _filters_projects_only(asked: Asked) -> bool:
+def _filters_projects_only(asked: Asked[str | None]) -> bool:
     """Return whether the filter compares projects only, which the rollups have."""
     return all(term.field == Intrinsic("project") for term in terms(asked.filter))
 
 
 def _statement(store: Store, question: _Question, hours: ProvenHours) -> _Statement:
     values: Values = {**question.filtered.parameters, "limit": question.asked.limit + 1}
-    if "key" in question.asked.texts:
-        values["key"] = question.asked.texts["key"]
+    if question.asked.own is not None:
+        values["key"] = question.asked.own
         columns, sources = Sql("scope, key, value"), [*_values(store, question, hours, values)]
     else:
         columns, sources = Sql("scope, key"), [*_keys(question, hours, values)]
@@ -148,7 +151,7 @@ def _keys(question: _Question, hours: ProvenHours, values: Values) -> Iterator[S
 
 def _values(store: Store, question: _Question, hours: ProvenHours, values: Values) -> Iterator[Sql]:
     """Yield the sources of the values of an attribute, and add their parameters."""
-    filtered, key = compose("({filter})", filter=question.filtered.condition), question.asked.texts["key"]
+    filtered, key = compose("({filter})", filter=question.filtered.condition), str(question.asked.own)
     for scope in _MAP_OF:
         listed = _listed(question.promoted, scope, key)
         covered = hours.complete(listed.table)

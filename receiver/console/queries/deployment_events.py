@@ -5,7 +5,8 @@ Invariant: an event counts once, however often it was fetched.
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypedDict
 
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import Schema
@@ -13,6 +14,7 @@ from receiver.console.queries.question import Asked, Parameter
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.time_range import TimeRange
 
 EVENTS_DEFAULT = 1_000
 EVENTS_MAX = 100_000
@@ -122,14 +124,23 @@ class DeploymentEventRow(TypedDict):
     """The whole event as JSON; empty unless it was asked for by its id."""
 
 
-def check(asked: Asked) -> None:
-    """Check the kind."""
-    if asked.texts.get("kind", KINDS[0]) not in KINDS:
+class EventFilter(NamedTuple):
+    """Selection of events; an empty text selects all events of the deployment."""
+
+    deployment: str
+    kind: str = ""
+    request: str = ""
+    event: str = ""
+
+
+def parse_own(query: Mapping[str, str], _: TimeRange) -> EventFilter:
+    """Parse the parameters of this question."""
+    if query.get("kind", KINDS[0]) not in KINDS:
         raise MalformedBody(f"kind: expected one of {', '.join(KINDS)}", field="kind")
+    return EventFilter(**{name: query[name] for name in EventFilter._fields if name in query})
 
 
-def deployment_events(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def deployment_events(store: Store, asked: Asked[EventFilter], now_s: float) -> LimitedLines:
     """Return the events of a deployment in the order in which they happened, one JSON object a line."""
-    texts = {"kind": "", "request": "", "event": "", **asked.texts}
-    lines = store.lines(_EVENTS, {**texts, **asked.range.parameters(now_s), "limit": asked.limit + 1})
-    return LimitedLines(within_time(lines), asked.limit)
+    parameters = {**asked.own._asdict(), **asked.range.parameters(now_s), "limit": asked.limit + 1}
+    return LimitedLines(within_time(store.lines(_EVENTS, parameters)), asked.limit)

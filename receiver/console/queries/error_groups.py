@@ -79,7 +79,7 @@ class ErrorRow(TypedDict):
     estimated_spans: float | None
 
 
-def error_groups(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def error_groups(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the groups, those with the most spans first. The example is the newest trace."""
     selected = selection(store, asked, now_s)
     statement = compose(

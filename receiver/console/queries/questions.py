@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from receiver.console.queries import arrivals, attributes, deployment_events, names, requests
 from receiver.console.queries.aggregates import latency, red
 from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
 from receiver.console.queries.comparison import compare
 from receiver.console.queries.comparison.deployments import DeploymentRow, deployments
-from receiver.console.queries.comparison.shifts import SHIFTS_DEFAULT, SHIFTS_MAX, ShiftRow, shifts
+from receiver.console.queries.comparison.shifts import (
+    SHIFTS_DEFAULT,
+    SHIFTS_MAX,
+    ShiftRow,
+    parse_against,
+    shifts,
+)
 from receiver.console.queries.error_groups import ErrorRow, error_groups
 from receiver.console.queries.limits import (
     ARRIVALS_MAX,
@@ -24,24 +30,24 @@ from receiver.console.queries.limits import (
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
 from receiver.console.queries.search import SearchQuery, TraceSummary, search
-from receiver.console.queries.spans import spans, spans_arrow
+from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.engine.store import Store
 
 
-def _services(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def _services(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     return names.services(store, names.Bounds(asked.range, asked.limit), now_s=now_s)
 
 
-def _operations(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def _operations(store: Store, asked: Asked[str], now_s: float) -> LimitedLines:
     bounds = names.Bounds(asked.range, asked.limit)
-    return names.operations(store, bounds, asked.texts["service"], now_s=now_s)
+    return names.operations(store, bounds, asked.own, now_s=now_s)
 
 
-def _search(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def _search(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     return search(store, SearchQuery(asked.trace_filter, asked.range, asked.limit, asked.cursor), now_s=now_s)
 
 
-QUESTIONS: Final[Mapping[str, Question]] = {
+QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     "search": Question(
         summary="Search traces by a filter, those with the newest matching spans first.",
         row=TraceSummary,
@@ -58,6 +64,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="Search spans, newest first.",
         row=dict,
         ask=spans,
+        parse_own=parse_own,
         ask_arrow=spans_arrow,
         noun="span",
         has_cursor=True,
@@ -84,6 +91,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="List the operations of SERVICE with spans, errors and percentiles of their duration.",
         row=names.OperationRow,
         ask=_operations,
+        parse_own=lambda query, _: query["service"],
         noun="operation",
         is_short=True,
         parameters=(Parameter("service", "the name of a service", is_required=True, is_positional=True),),
@@ -96,6 +104,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="List the attributes of spans and resources, or the values of the attribute KEY.",
         row=attributes.AttributeRow,
         ask=attributes.attributes,
+        parse_own=lambda query, _: query.get("key"),
         noun="line",
         parameters=(Parameter("key", "the key of an attribute", is_positional=True),),
         has_filter=True,
@@ -109,7 +118,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="List the spans that were received last, the last first.",
         row=arrivals.ArrivalRow,
         ask=arrivals.arrivals,
-        check=arrivals.check,
+        parse_own=arrivals.parse_after,
         noun="span",
         parameters=(
             Parameter(
@@ -139,7 +148,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ask=red.red,
         noun="line",
         parameters=red.PARAMETERS,
-        check=red.check,
+        parse_own=red.parse_own,
         has_filter=True,
         hint_if_empty=requests.HINT,
         examples=(
@@ -155,7 +164,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ask=latency.latency,
         noun="line",
         parameters=latency.PARAMETERS,
-        check=latency.check,
+        parse_own=latency.parse_own,
         has_filter=True,
         limit_default=LATENCY_DEFAULT,
         hint_if_empty=requests.HINT,
@@ -190,7 +199,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="List the stored events of DEPLOYMENT: build log, changes of state, requests.",
         row=deployment_events.DeploymentEventRow,
         ask=deployment_events.deployment_events,
-        check=deployment_events.check,
+        parse_own=deployment_events.parse_own,
         noun="event",
         parameters=deployment_events.PARAMETERS,
         is_short=True,
@@ -206,7 +215,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="Compare the deployment B with the deployment A: is B worse, and where?",
         row=compare.Comparison,
         ask=compare.compare,
-        check=compare.check,
+        parse_own=compare.parse_own,
         noun="comparison",
         parameters=(
             Parameter("a", "the id of the deployment to compare with", is_required=True, is_positional=True),
@@ -231,6 +240,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary="Show which attribute values occur more often in the spans that match FILTER than in others.",
         row=ShiftRow,
         ask=shifts,
+        parse_own=parse_against,
         noun="value",
         parameters=(
             Parameter("filter", "a filter, as for search", is_required=True, is_positional=True),

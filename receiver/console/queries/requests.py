@@ -6,6 +6,7 @@ begins that no call started, such as a scheduled job. The other spans are parts 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from receiver.console.queries.parameter_types import choice
@@ -14,9 +15,10 @@ from receiver.console.queries.rollup.tables import IS_REQUEST
 from receiver.engine.sql_text import Sql
 from receiver.errors import MalformedBody
 
+ALL_SPANS: Final = Sql("1")
 _CONDITIONS: Final = {
     "requests": IS_REQUEST,
-    "all": Sql("1"),
+    "all": ALL_SPANS,
 }
 SPANS: Final = Parameter(
     "spans",
@@ -27,8 +29,8 @@ SPANS: Final = Parameter(
 HINT: Final = "only requests count; --spans all counts every span"
 
 
-def spans_condition(text: str = "requests") -> Sql:
-    """Return the SQL condition that selects requests, or all spans."""
-    if text not in _CONDITIONS:
+def parse_spans(query: Mapping[str, str]) -> Sql:
+    """Parse the parameter into the condition that selects requests, or all spans."""
+    if (text := query.get(SPANS.name, "requests")) not in _CONDITIONS:
         raise MalformedBody("spans: expected requests or all", field="spans")
     return _CONDITIONS[text]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import orjson
 from msgspec.structs import replace
 
-from receiver.console.queries.filters.filter import And, Comparison, Intrinsic
+from receiver.console.queries.filters.filter import And, Comparison, Filter, Intrinsic
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.question import Asked
@@ -16,6 +16,7 @@ from receiver.console.queries.traces.trace_model import start_ns_of
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
+from receiver.time_range import TimeRange
 
 _NOTHING = Sql("")
 _ARROW_SETTINGS = (
@@ -54,12 +55,9 @@ FROM
 """
 
 
-def spans(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return the newest matching spans, newest first, one JSON object a line.
-
-    The parameters `project` and `service` compare exactly; an empty value selects spans without the name.
-    """
-    selected = selection(store, _with_names(asked), now_s)
+def spans(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> LimitedLines:
+    """Return the newest matching spans, newest first, one JSON object a line."""
+    selected = selection(store, asked._replace(filter=And((*asked.own, asked.filter))), now_s)
     wanted = {**selected.parameters, "limit": asked.limit + 1, "offset": 0}
     if asked.cursor is None:
         statement = _statement(selected.where())
@@ -123,12 +121,12 @@ class _Page:
         )
 
 
-def spans_arrow(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+def spans_arrow(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> Iterator[bytes]:
     """Yield the newest matching spans, newest first, as an Arrow stream.
 
     Nothing in such a stream could say that it was cut, so it fails if more spans match than the limit.
     """
-    selected = selection(store, _with_names(asked), now_s)
+    selected = selection(store, asked._replace(filter=And((*asked.own, asked.filter))), now_s)
     wanted = {**selected.parameters, "limit": asked.limit + 1}
     counted = compose(_COUNT, where=selected.where())
     # Before the first byte, so that the client gets an error with its reason and not a broken stream.
@@ -147,6 +145,7 @@ def _statement(where: Sql, *, order: Sql = _NOTHING, settings: Sql = _NOTHING) -
     return compose(_SPANS, where=where, order=order, more_settings=settings)
 
 
-def _with_names(asked: Asked) -> Asked:
-    comparisons = (Comparison(Intrinsic(name), "=", text) for name, text in asked.texts.items())
-    return asked._replace(filter=And((*comparisons, asked.filter)))
+def parse_own(query: Mapping[str, str], _: TimeRange) -> tuple[Filter, ...]:
+    """Parse the parameters `project` and `service`, which compare exactly; an empty text means no name."""
+    names = [name for name in ("project", "service") if name in query]
+    return tuple(Comparison(Intrinsic(name), "=", query[name]) for name in names)

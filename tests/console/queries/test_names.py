@@ -82,7 +82,7 @@ def test_attributes_are_counted_by_scope(store: Store, spans: Sequence[Span]) ->
 
 @pytest.mark.parametrize("key", ["http.route", "odd key'\"\\", "absent", "') OR 1=1 --", "{from_ns:String}"])
 def test_values_of_an_attribute_are_counted(store: Store, spans: Sequence[Span], key: str) -> None:
-    rows = rows_of(attributes(store, Asked(range=DAY.range, texts={"key": key}), NOW_S))
+    rows = rows_of(attributes(store, Asked(range=DAY.range, own=key), NOW_S))
 
     expected = Counter(
         (scope, span[column][key])

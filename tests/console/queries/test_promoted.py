@@ -167,7 +167,7 @@ def test_filters_give_the_same_result_without_columns(plain_store: Store, spans:
 
 @each_case("key", [*KEYS, "absent.key"])
 def test_values_are_counted_by_scope(store: Store, spans: Sequence[Span], key: str) -> None:
-    answer = attributes(store, Asked(range=TimeRange(since_s=86_400), texts={"key": key}), NOW_S)
+    answer = attributes(store, Asked(range=TimeRange(since_s=86_400), own=key), NOW_S)
     rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
 
     expected = Counter(

@@ -132,7 +132,7 @@ def _request_body(members: Sequence[Parameter]) -> dict[str, Any]:
     return {"required": True, "content": {JSON: {"schema": schema}}}
 
 
-def _of_question(name: str, question: Question, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _of_question(name: str, question: Question[Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     contents: dict[str, Any] = {JSON if question.is_single else JSON_LINES: {"schema": schema}}
     if question.ask_arrow is not None:
         contents[ARROW] = {}
@@ -143,7 +143,7 @@ def _of_question(name: str, question: Question, schema: Mapping[str, Any]) -> di
     return _operation(operation_id, question.summary, parameters, contents, errors)
 
 
-def question_parameters(question: Question) -> Iterator[Parameter]:
+def question_parameters(question: Question[Any]) -> Iterator[Parameter]:
     """Yield all parameters of a question."""
     yield from question.parameters
     if question.has_filter:

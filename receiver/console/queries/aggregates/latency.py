@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
@@ -16,10 +17,11 @@ from receiver.console.queries.aggregates.time_buckets import (
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.requests import SPANS, spans_condition
+from receiver.console.queries.requests import SPANS, parse_spans
 from receiver.console.queries.selection import selection
-from receiver.engine.sql_text import compose
+from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
+from receiver.time_range import TimeRange
 
 PARAMETERS: Final = (
     Parameter(
@@ -76,23 +78,31 @@ class LatencyRow(TypedDict):
     errors: int
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    spans_condition(asked.texts.get("spans", "requests"))
-    _every_s(asked, time.time())
+class LatencyParameters(NamedTuple):
+    """Parameters of this question."""
+
+    counted: Sql
+    """Condition for the spans that count."""
+    every_s: int | None
+    """Length of a time bucket; `None`: chosen from the time range."""
 
 
-def latency(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def parse_own(query: Mapping[str, str], time_range: TimeRange) -> LatencyParameters:
+    """Parse the parameters of this question."""
+    return LatencyParameters(parse_spans(query), parse_every(query, time_range, time.time()))
+
+
+def latency(store: Store, asked: Asked[LatencyParameters], now_s: float) -> LimitedLines:
     """Return a line for each pair of a time bucket and a duration bucket that has spans, oldest first."""
     selected = selection(store, asked, now_s)
-    where = selected.where(spans_condition(asked.texts.get("spans", "requests")))
+    where = selected.where(asked.own.counted)
     statement = compose(_LATENCY, start=START, complete=COMPLETE, bucket_s=BUCKET_S, where=where)
     begin_s, end_s = asked.range.past_s(now_s)
     lines = store.lines(
         statement,
         {
             **selected.parameters,
-            "every_s": _every_s(asked, now_s),
+            "every_s": asked.own.every_s or automatic_every_s(asked.range, now_s),
             # Parameters are whole numbers or texts; the engine parses the text.
             "begin_s": str(begin_s),
             "end_s": str(end_s),
@@ -102,8 +112,3 @@ def latency(store: Store, asked: Asked, now_s: float) -> LimitedLines:
         },
     )
     return LimitedLines(within_time(lines), asked.limit)
-
-
-def _every_s(asked: Asked, now_s: float) -> int:
-    every = asked.texts.get("every")
-    return automatic_every_s(asked.range, now_s) if every is None else parse_every(every, asked.range, now_s)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final, NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from receiver.console.queries.aggregates.red_measures import (
     ESTIMATES_OF_ROWS,
@@ -27,11 +28,12 @@ from receiver.console.queries.group_key import FIELDS, GroupKey, parse_group_key
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.requests import SPANS, spans_condition
-from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, OPERATIONS
+from receiver.console.queries.requests import SPANS, parse_spans
+from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, IS_REQUEST, OPERATIONS
 from receiver.console.queries.selection import Selection, selection
 from receiver.engine.sql_text import Sql, compose, joined
 from receiver.engine.store import Store
+from receiver.time_range import TimeRange
 
 PARAMETERS: Final = (
     Parameter(
@@ -107,25 +109,35 @@ class RedRow(TypedDict):
     estimated_spans_margin: float | None
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    # The query parses these again. Checked here, an error is reported before the query waits for a place.
-    parse_group_key(asked.texts.get("by", "service"))
-    spans_condition(asked.texts.get("spans", "requests"))
-    if "every" in asked.texts:
-        parse_every(asked.texts["every"], asked.range, time.time())
+class RedParameters(NamedTuple):
+    """Parameters of this question."""
+
+    group: GroupKey
+    counted: Sql = IS_REQUEST
+    """Condition for the spans that count."""
+    every_s: int | None = None
+    """Length of a time bucket; `None`: no line for each bucket."""
 
 
-def red(store: Store, asked: Asked, now_s: float, percentiles: Sql = PERCENTILES) -> LimitedLines:
+def parse_own(query: Mapping[str, str], time_range: TimeRange) -> RedParameters:
+    """Parse the parameters of this question."""
+    return RedParameters(
+        group=parse_group_key(query.get("by", "service")),
+        counted=parse_spans(query),
+        every_s=parse_every(query, time_range, time.time()),
+    )
+
+
+def red(
+    store: Store, asked: Asked[RedParameters], now_s: float, percentiles: Sql = PERCENTILES
+) -> LimitedLines:
     """Return a line for each group, or with `every` for each of its buckets; large groups first.
 
     `percentiles`: the columns of the line with percentiles.
     """
-    group = parse_group_key(asked.texts.get("by", "service"))
+    group, counted, every_s = asked.own
     selected = selection(store, asked, now_s)
     found = group.expressions(store)
-    every_s = parse_every(asked.texts["every"], asked.range, now_s) if "every" in asked.texts else 0
-    counted = spans_condition(asked.texts.get("spans", "requests"))
     where = selected.where(counted, found.is_present_sql)
     begin_s, end_s = asked.range.past_s(now_s)
     parameters = {
@@ -134,7 +146,7 @@ def red(store: Store, asked: Asked, now_s: float, percentiles: Sql = PERCENTILES
         # Parameters are whole numbers or texts; the engine parses the text.
         "begin_s": str(begin_s),
         "end_s": str(end_s),
-        "every_s": every_s,
+        "every_s": every_s or 0,
         "limit": asked.limit + 1,
     }
     statement = Statement(
@@ -154,12 +166,13 @@ def red(store: Store, asked: Asked, now_s: float, percentiles: Sql = PERCENTILES
         ),
         parameters,
     )
-    lines = rollup_lines(store, statement, _wanted(asked, group, selected, every_s, now_s))
-    return LimitedLines(within_time(lines), asked.limit, lambda: _close_keys(store, group, asked, now_s))
+    lines = rollup_lines(store, statement, _wanted(asked, selected, now_s))
+    return LimitedLines(within_time(lines), asked.limit, lambda: _close_keys(store, asked, now_s))
 
 
-def _close_keys(store: Store, group: GroupKey, asked: Asked, now_s: float) -> list[str]:
+def _close_keys(store: Store, asked: Asked[RedParameters], now_s: float) -> list[str]:
     """Return stored attributes whose keys are similar to that of the groups, if no span has it."""
+    group = asked.own.group
     if group.column:
         return []
     return close_keys(
@@ -182,11 +195,12 @@ def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql
     )
 
 
-def _wanted(asked: Asked, group: GroupKey, selected: Selection, every_s: int, now_s: float) -> Wanted | None:
+def _wanted(asked: Asked[RedParameters], selected: Selection, now_s: float) -> Wanted | None:
     """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
+    group, counted, every_s = asked.own
     columns = {group.column, *(_column_of(term) for term in terms(asked.filter))}
-    of_requests = asked.texts.get("spans", "requests") == "requests"
-    if every_s % HOUR_S:
+    of_requests = counted == IS_REQUEST
+    if every_s and every_s % HOUR_S:
         return None
     if of_requests and columns <= {*DEPLOYMENTS.keys}:
         rollup, condition = DEPLOYMENTS, selected.condition
@@ -196,7 +210,7 @@ def _wanted(asked: Asked, group: GroupKey, selected: Selection, every_s: int, no
             condition = compose("({filter}) AND IsRequest", filter=condition)
     else:
         return None
-    by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
+    by_hour = (every_s or 0) % (HOURS_OF_DAY * HOUR_S) > 0
     wanted = Wanted(rollup=rollup, condition=condition, parameters=selected.parameters, by_hour=by_hour)
     return wanted_in(asked.range, now_s, wanted)
 

@@ -83,7 +83,7 @@ class EdgeRow(TypedDict):
     p95_ms: float
 
 
-def service_map(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def service_map(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the edges between services, one JSON object a line, those with the most calls first."""
     selected = selection(store, asked, now_s)
     statement = compose(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from receiver.engine.sql_text import Sql, compose
@@ -32,9 +33,11 @@ COMPLETE: Final = Sql(
 """Expression for whether the whole bucket `bucket_s` is in the time range, and in the past."""
 
 
-def parse_every(text: str, time_range: TimeRange, now_s: float) -> int:
-    """Parse the length of a bucket, such as `5m`, into seconds."""
-    every_s = parse_seconds(text)
+def parse_every(query: Mapping[str, str], time_range: TimeRange, now_s: float) -> int | None:
+    """Parse the length of a bucket, such as `5m`, into seconds; `None` if it is omitted."""
+    if "every" not in query:
+        return None
+    every_s = parse_seconds(query["every"])
     begin_s, end_s = time_range.past_s(now_s)
     if not every_s or end_s - begin_s > every_s * BUCKETS_MAX:
         raise MalformedBody(

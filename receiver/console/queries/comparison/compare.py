@@ -7,7 +7,7 @@ engine reduces the durations of an operation to percentiles and a histogram; the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
@@ -20,13 +20,14 @@ from receiver.console.queries.comparison.shifts import ShiftRow, Sides, shift_ro
 from receiver.console.queries.comparison.statistics import wilson_interval
 from receiver.console.queries.comparison.verdict import Facts, Judged, verdict_of
 from receiver.console.queries.comparison.weights import Estimates, Weights, estimates_of
-from receiver.console.queries.comparison.windows import Windows, common_length, parse_first, window_of
+from receiver.console.queries.comparison.windows import Length, Windows, common_length, parse_first, window_of
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import Selection, selection
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.time_range import TimeRange
 
 OPERATIONS_DEFAULT = 100
 OPERATIONS_MAX = 5_000
@@ -146,26 +147,33 @@ class _Pair(NamedTuple):
     b_in_range: bool = False
 
 
-def compare(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def compare(store: Store, asked: Asked[CompareParameters], now_s: float) -> LimitedLines:
     """Return one JSON object: the comparison of two deployments."""
     return LimitedLines(within_time(_line(store, asked, now_s)), 1)
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    if asked.texts["a"] == asked.texts["b"]:
+class CompareParameters(NamedTuple):
+    """Parameters of this question."""
+
+    a: str
+    b: str
+    first: Length | None
+    """Length of the windows; `None`: that of the shorter deployment."""
+
+
+def parse_own(query: Mapping[str, str], _: TimeRange) -> CompareParameters:
+    """Parse the parameters of this question."""
+    if query["a"] == query["b"]:
         raise MalformedBody("b: expected another deployment than a", field="b")
-    if "first" in asked.texts:
-        parse_first(asked.texts["first"])
+    return CompareParameters(query["a"], query["b"], parse_first(query))
 
 
-def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+def _line(store: Store, asked: Asked[CompareParameters], now_s: float) -> Iterator[bytes]:
     yield msgspec.json.encode(_comparison(store, asked, now_s)) + b"\n"
 
 
-def _comparison(store: Store, asked: Asked, now_s: float) -> Comparison:
-    a, b = asked.texts["a"], asked.texts["b"]
-    chosen = parse_first(asked.texts["first"]) if "first" in asked.texts else None
+def _comparison(store: Store, asked: Asked[CompareParameters], now_s: float) -> Comparison:
+    a, b, chosen = asked.own
     selected = selection(store, asked, now_s)
     seen_a, seen_b = seen_of(store, a, b, selected)
     length = chosen or common_length(seen_a, seen_b)

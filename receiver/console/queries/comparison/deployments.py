@@ -74,7 +74,7 @@ class Seen(NamedTuple):
     last_ns: int
 
 
-def deployments(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def deployments(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the deployments, the newest first, one JSON object a line."""
     selected = selection(store, asked, now_s)
     statement = compose(_DEPLOYMENTS, where=selected.where())

@@ -29,6 +29,7 @@ from receiver.engine.promoted import promoted_columns
 from receiver.engine.sql_text import Sql, compose, identifier, joined
 from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, MalformedBody
+from receiver.time_range import TimeRange
 
 SHIFTS_DEFAULT = 20
 SHIFTS_MAX = 1_000
@@ -154,12 +155,14 @@ class Sides(NamedTuple):
     excluded_values: Collection[str] = ()
 
 
-def shifts(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return the values whose shares differ, strongest evidence first, one JSON object a line."""
+def shifts(store: Store, asked: Asked[Filter], now_s: float) -> LimitedLines:
+    """Return the values whose shares differ, strongest evidence first, one JSON object a line.
+
+    The own parameter is the filter for the spans to compare with.
+    """
     selected = selection(store, asked, now_s, "selection")
     with _errors_of_against():
-        against = parse_span_filter(asked.texts.get("against", ""))
-        rest = selection(store, asked._replace(filter=against), now_s, "rest")
+        rest = selection(store, asked._replace(filter=asked.own), now_s, "rest")
     parameters = {**selected.parameters, **rest.parameters}
     statement = compose(_COUNTS, selection=selected.condition, rest=rest.condition)
     # Counted first: the rates of the samples depend on both counts.
@@ -180,7 +183,7 @@ def shifts(store: Store, asked: Asked, now_s: float) -> LimitedLines:
         parameters,
         selection_count,
         rest_count,
-        excluded_keys=frozenset({*_keys_of(asked.filter), *_keys_of(against)}),
+        excluded_keys=frozenset({*_keys_of(asked.filter), *_keys_of(asked.own)}),
     )
     rows = shift_rows(store, sides, asked.limit + 1)
     return LimitedLines(within_time(msgspec.json.encode(row) + b"\n" for row in rows), asked.limit)
@@ -245,6 +248,12 @@ def sample_text(row: Mapping[str, Any], selection: str, rest: str) -> str:
     sides = (("selection", selection), ("rest", rest))
     sampled = [f"{row[f'{side}_spans']:,} of the {name}" for side, name in sides if row[f"{side}_every"] > 1]
     return f"Compared by a random sample of {' and '.join(sampled)}." if sampled else ""
+
+
+def parse_against(query: Mapping[str, str], _: TimeRange) -> Filter:
+    """Parse the filter for the spans to compare with; all other spans if it is omitted."""
+    with _errors_of_against():
+        return parse_span_filter(query.get("against", ""))
 
 
 @contextmanager
