@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from receiver.console.queries.filters.filter import And, Filter, HasSpan, TraceFilter
-from receiver.console.queries.filters.filter_forms import parse_any_form, parse_span_filter
+from receiver.console.queries.filters.filter import And, Filter
+from receiver.console.queries.filters.filter_forms import parse_span_filter
 from receiver.console.queries.filters.filter_values import meant
-from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT, NAMES_MAX, LimitedLines, parse_limit
 from receiver.console.queries.page_cursor import PARAMETER, PageCursor, parse_cursor
 from receiver.console.queries.parameter_types import TEXT, Schema
@@ -40,8 +39,6 @@ class Asked(NamedTuple, Generic[Own]):
     range: TimeRange = TimeRange()
     limit: int = NAMES_DEFAULT
     filter: Filter = And(())
-    trace_filter: TraceFilter = HasSpan(And(()))
-    """Set in place of `filter` by a question that filters traces."""
     cursor: PageCursor | None = None
     """Where the page begins; `None` if the call does not ask for pages."""
     own: Own = _NONE
@@ -80,7 +77,7 @@ class Question(Generic[Own]):
     """Parses `parameters`; required if there are any. Raises `MalformedBody`."""
     has_filter: bool = False
     filters_traces: bool = False
-    """Whether the filter is of traces, in any form; `q` is TraceQL."""
+    """Whether the filter is of traces; `parse_own` parses it."""
     has_cursor: bool = False
     """Whether the answer has pages."""
     is_single: bool = False
@@ -101,13 +98,6 @@ class Question(Generic[Own]):
         filters = ("filter",) if self.has_filter else ()
         return (*own, *filters, *((PARAMETER,) if self.has_cursor else ()), *COMMON)
 
-    def _trace_filter(self, query: Mapping[str, str]) -> TraceFilter:
-        if not self.filters_traces:
-            return HasSpan(And(()))
-        if "filter" in query and "q" in query:
-            raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
-        return parse_traceql(query["q"]) if "q" in query else parse_any_form(query.get("filter", ""))
-
     def parse(self, query: Mapping[str, str]) -> Asked[Own]:
         """Check the parameters of a call. Raises `MalformedBody` or `InvalidFilter`."""
         reject_unknown_parameters(query, self.parameter_names)
@@ -121,9 +111,8 @@ class Question(Generic[Own]):
             range=time_range,
             limit=parse_limit(query.get("limit", str(self.limit_default)), self.limit_max),
             filter=And(()) if self.filters_traces else parse_span_filter(query.get("filter", "")),
-            trace_filter=self._trace_filter(query),
-            cursor=parse_cursor(query, self.noun),
             own=_NONE if self.parse_own is None else self.parse_own(query, time_range),
+            cursor=parse_cursor(query, self.noun),
         )
 
 

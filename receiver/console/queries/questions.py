@@ -18,6 +18,7 @@ from receiver.console.queries.comparison.shifts import (
     shifts,
 )
 from receiver.console.queries.error_groups import ErrorRow, error_groups
+from receiver.console.queries.filters.filter import TraceFilter
 from receiver.console.queries.limits import (
     ARRIVALS_MAX,
     LATENCY_DEFAULT,
@@ -29,7 +30,7 @@ from receiver.console.queries.limits import (
 )
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
-from receiver.console.queries.search import SearchQuery, TraceSummary, search
+from receiver.console.queries.search import SearchQuery, TraceSummary, parse_traces, search
 from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.engine.store import Store
 
@@ -43,8 +44,8 @@ def _operations(store: Store, asked: Asked[str], now_s: float) -> LimitedLines:
     return names.operations(store, bounds, asked.own, now_s=now_s)
 
 
-def _search(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
-    return search(store, SearchQuery(asked.trace_filter, asked.range, asked.limit, asked.cursor), now_s=now_s)
+def _search(store: Store, asked: Asked[TraceFilter], now_s: float) -> LimitedLines:
+    return search(store, SearchQuery(asked.own, asked.range, asked.limit, asked.cursor), now_s=now_s)
 
 
 QUESTIONS: Final[Mapping[str, Question[Any]]] = {
@@ -52,6 +53,7 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         summary="Search traces by a filter, those with the newest matching spans first.",
         row=TraceSummary,
         ask=_search,
+        parse_own=parse_traces,
         noun="trace",
         parameters=(Parameter("q", "a query in TraceQL, in place of a filter"),),
         filters_traces=True,

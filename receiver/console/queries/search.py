@@ -26,18 +26,18 @@ from receiver.console.queries.filters.filter import (
     HasSpan,
     Intrinsic,
     Or,
-    TraceAnd,
     TraceFilter,
-    TraceNot,
-    TraceOr,
 )
+from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.trace_sql import trace_compose
+from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import TRACES_DEFAULT, LimitedLines, within_time
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.selection import trace_selection
 from receiver.engine.limits import SECONDS_MAX
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
+from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
 
 RECENT_DIVISOR = 8
@@ -106,10 +106,17 @@ class TraceSummary(TypedDict):
 class SearchQuery(NamedTuple):
     """Filter, time range and limit of a search."""
 
-    filter: Filter | TraceFilter = HasSpan(And(()))
+    filter: TraceFilter = HasSpan(And(()))
     range: TimeRange = TimeRange()
     limit: int = TRACES_DEFAULT
     cursor: PageCursor | None = None
+
+
+def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:
+    """Parse the filter of traces: in TraceQL, in the one-line form or in JSON."""
+    if "filter" in query and "q" in query:
+        raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
+    return parse_traceql(query["q"]) if "q" in query else parse_any_form(query.get("filter", ""))
 
 
 class WholeTraces(NamedTuple):
@@ -130,14 +137,13 @@ def search(
 
     Pages have the traces with the newest first matching span first.
     """
-    tree = trace_filter_of(wanted.filter)
     page = None
     if wanted.cursor is not None:
         page = _Page(wanted.cursor, wanted.range.bounds_ns(now_s), now_s)
     return LimitedLines(
         within_time(_summaries(store, wanted, now_s, clock, page), clock),
         wanted.limit,
-        lambda: close_keys(store, tree, wanted.range.parameters(now_s)),
+        lambda: close_keys(store, wanted.filter, wanted.range.parameters(now_s)),
         None if page is None else page.next_after,
     )
 
@@ -205,7 +211,7 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
 
     If the newest part of the range has enough traces, the rest is not read: its traces are older.
     """
-    tree = trace_filter_of(wanted.filter)
+    tree = wanted.filter
     condition = trace_selection(store, tree, wanted.range, now_s)
     parameters, where, having = condition.parameters, condition.where, condition.having
     if page is not None:
@@ -283,11 +289,6 @@ def whole_traces(store: Store, ids: Sequence[str]) -> WholeTraces:
     bounds = compose(_BOUNDS, ids=Sql("{ids:Array(String)}"))
     found, from_ns, to_ns = store.rows(bounds, {"ids": ids})[0]
     return WholeTraces(ids, from_ns, to_ns) if found else NO_TRACES
-
-
-def trace_filter_of(tree: Filter | TraceFilter) -> TraceFilter:
-    """Return the condition on traces; a condition on spans means that a span of the trace matches."""
-    return tree if isinstance(tree, HasSpan | TraceNot | TraceAnd | TraceOr) else HasSpan(tree)
 
 
 def _whole(store: Store, matched: Sequence[Match]) -> WholeTraces:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from receiver.console.queries.filters.trace_sql import trace_compose
 from receiver.console.queries.limits import within_time
-from receiver.console.queries.search import SearchQuery, WholeTraces, trace_filter_of
+from receiver.console.queries.search import SearchQuery, WholeTraces
 from receiver.console.queries.selection import trace_selection
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of
@@ -134,7 +134,7 @@ def matching_spans(
     """Return the spans of each trace that match, and at most `spans_max` of them with their attributes."""
     if not found.ids:
         return {}
-    condition = trace_selection(store, trace_filter_of(wanted.filter), wanted.range, now_s)
+    condition = trace_selection(store, wanted.filter, wanted.range, now_s)
     matching = compose(_MATCHING, condition=condition.where)
     parameters: dict[str, Any] = {
         **condition.parameters,

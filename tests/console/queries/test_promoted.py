@@ -15,6 +15,7 @@ import pytest
 from receiver.config.promoted import promoted_attributes
 from receiver.console.queries.attributes import attributes
 from receiver.console.queries.comparison.shifts import Sides, shift_rows
+from receiver.console.queries.filters.filter import HasSpan
 from receiver.console.queries.filters.filter_sql import compiled
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.limits import TRACES_MAX
@@ -137,7 +138,7 @@ def random_filter(rng: random.Random, keys: Sequence[str]) -> Written:
 
 
 def found(store: Store, text: str) -> dict[str, dict[str, Any]]:
-    wanted = SearchQuery(parse_filter(text), limit=TRACES_MAX)
+    wanted = SearchQuery(HasSpan(parse_filter(text)), limit=TRACES_MAX)
     lines = b"".join(search(store, wanted, now_s=NOW_S).pieces()).splitlines()
     return {row["trace_id"]: row for row in map(json.loads, lines)}
 

@@ -202,7 +202,9 @@ def shift_rows(
     items += [
         compose(
             _SPELLED,
-            **{name: identifier(getattr(each, name)) for name in ("scope", "key", "column")},
+            scope=identifier(each.scope),
+            key=identifier(each.key),
+            column=identifier(each.column),
         )
         for each in spelled
     ]
