@@ -83,8 +83,8 @@ class LatencyParameters(NamedTuple):
 
     counted: Sql
     """Condition for the spans that count."""
-    every_s: int | None
-    """Length of a time bucket; `None`: chosen from the time range."""
+    every_s: int
+    """Length of a time bucket; 0: chosen from the time range."""
 
 
 def parse_own(query: Mapping[str, str], time_range: TimeRange) -> LatencyParameters:

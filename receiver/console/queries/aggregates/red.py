@@ -115,8 +115,8 @@ class RedParameters(NamedTuple):
     group: GroupKey
     counted: Sql = IS_REQUEST
     """Condition for the spans that count."""
-    every_s: int | None = None
-    """Length of a time bucket; `None`: no line for each bucket."""
+    every_s: int = 0
+    """Length of a time bucket; 0: no line for each bucket."""
 
 
 def parse_own(query: Mapping[str, str], time_range: TimeRange) -> RedParameters:
@@ -146,7 +146,7 @@ def red(
         # Parameters are whole numbers or texts; the engine parses the text.
         "begin_s": str(begin_s),
         "end_s": str(end_s),
-        "every_s": every_s or 0,
+        "every_s": every_s,
         "limit": asked.limit + 1,
     }
     statement = Statement(
@@ -200,7 +200,7 @@ def _wanted(asked: Asked[RedParameters], selected: Selection, now_s: float) -> W
     group, counted, every_s = asked.own
     columns = {group.column, *(_column_of(term) for term in terms(asked.filter))}
     of_requests = counted == IS_REQUEST
-    if every_s and every_s % HOUR_S:
+    if every_s % HOUR_S:
         return None
     if of_requests and columns <= {*DEPLOYMENTS.keys}:
         rollup, condition = DEPLOYMENTS, selected.condition
@@ -210,7 +210,7 @@ def _wanted(asked: Asked[RedParameters], selected: Selection, now_s: float) -> W
             condition = compose("({filter}) AND IsRequest", filter=condition)
     else:
         return None
-    by_hour = (every_s or 0) % (HOURS_OF_DAY * HOUR_S) > 0
+    by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
     wanted = Wanted(rollup=rollup, condition=condition, parameters=selected.parameters, by_hour=by_hour)
     return wanted_in(asked.range, now_s, wanted)
 

@@ -33,10 +33,10 @@ COMPLETE: Final = Sql(
 """Expression for whether the whole bucket `bucket_s` is in the time range, and in the past."""
 
 
-def parse_every(query: Mapping[str, str], time_range: TimeRange, now_s: float) -> int | None:
-    """Parse the length of a bucket, such as `5m`, into seconds; `None` if it is omitted."""
+def parse_every(query: Mapping[str, str], time_range: TimeRange, now_s: float) -> int:
+    """Parse the length of a bucket, such as `5m`, into seconds; 0 if it is omitted."""
     if "every" not in query:
-        return None
+        return 0
     every_s = parse_seconds(query["every"])
     begin_s, end_s = time_range.past_s(now_s)
     if not every_s or end_s - begin_s > every_s * BUCKETS_MAX:

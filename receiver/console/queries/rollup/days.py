@@ -53,7 +53,7 @@ def _statement(rollup: Rollup) -> Sql:
         "{hours:Array(Int64)}, {versions:Array(UInt64)}, toUInt64(0)) "
         "GROUP BY {keys} {settings}",
         day_table=rollup.day_table,
-        keys=rollup.key_columns,
+        keys=names(rollup.keys),
         columns=names(MEASURES),
         measures=joined(", ", (measure.of_rows for measure in MEASURES.values())),
         hour_table=rollup.table,

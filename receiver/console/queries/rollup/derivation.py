@@ -113,7 +113,7 @@ def insert_statement(rollup: Rollup) -> Sql:
         "AND ReceivedAt <= fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC') AND {condition} "
         "GROUP BY hour, {keys} {settings}",
         rollup=rollup.table,
-        keys=rollup.key_columns,
+        keys=names(rollup.keys),
         columns=names(MEASURES),
         keys_of_span=rollup.keys_of_span,
         measures=joined(", ", (measure.of_spans for measure in MEASURES.values())),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from receiver.engine.sql_text import Sql, compose, identifier, joined, names
+from receiver.engine.sql_text import Sql, compose, identifier, joined
 
 SLOTS = Sql("otel_rollup_slots")
 ATTRIBUTE_KEYS = Sql("otel_attribute_keys")
@@ -61,11 +61,6 @@ class Rollup(NamedTuple):
     def day_table(self) -> Sql:
         """Return the table with the same rows added up by day."""
         return compose("{name}_day", name=self.table)
-
-    @property
-    def key_columns(self) -> Sql:
-        """Return the columns of the keys."""
-        return names(self.keys)
 
     @property
     def keys_of_span(self) -> Sql:
