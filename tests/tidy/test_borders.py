@@ -12,8 +12,8 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_850,
-    "receiver/console": 25_000,
+    "receiver": 23_920,
+    "receiver/console": 24_600,
     "receiver/platform": 6_850,
     "receiver/cli": 5_800,
     "testing": 6_900,

@@ -22,7 +22,7 @@ from receiver.console.api.lines import StreamedAnswer, limited_answer, no_end
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.console.queries.raw_sql.statement import SqlQuery, parse_sql, sql, sql_csv, sql_parquet
-from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
 from receiver.http.peer import network_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from receiver.engine.limits import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
+from receiver.engine.sql_text import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
 from receiver.errors import LimitExceeded, MalformedBody, StoreTrouble
 
 SPANS_DEFAULT = 100

@@ -34,8 +34,7 @@ from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import TRACES_DEFAULT, LimitedLines, within_time
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.selection import trace_selection
-from receiver.engine.limits import SECONDS_MAX
-from receiver.engine.sql_text import Sql, compose
+from receiver.engine.sql_text import SECONDS_MAX, Sql, compose
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange

@@ -10,8 +10,7 @@ from receiver.console.queries.message_template import (
     template_of,
     template_sql,
 )
-from receiver.engine.limits import SETTINGS
-from receiver.engine.sql_text import Sql, compose
+from receiver.engine.sql_text import SETTINGS, Sql, compose
 from receiver.engine.store import Store
 from tests.support.cases import each_case
 

@@ -16,7 +16,7 @@ from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.regex_size import regex_size
 from receiver.console.queries.limits import TRACES_MAX
 from receiver.console.queries.search import BATCH_TRACES, RECENT_DIVISOR, SearchQuery, search
-from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, StoreTrouble
 from receiver.time_range import TimeRange

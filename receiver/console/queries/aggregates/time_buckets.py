@@ -19,7 +19,7 @@ _STEPS_S: Final = (
     *(step * _HOUR_S for step in (1, 3, 6, 12)),
     *(step * _DAY_S for step in (1, 7, 30, 365)),
 )
-_BUCKET_S: Final = "intDiv(toUnixTimestamp({time}), {every_s:Int64}) * {every_s:Int64}"
+_BUCKET_S = "intDiv(toUnixTimestamp({time}), {every_s:Int64}) * {every_s:Int64}"
 BUCKET_S: Final = compose(_BUCKET_S, time=Sql("Timestamp"))
 """Expression for the start of a span's bucket, in seconds since 1970."""
 BUCKET_S_OF_HOUR: Final = compose(_BUCKET_S, time=Sql("Hour"))

@@ -24,8 +24,14 @@ from receiver.console.queries.raw_sql.guard import check_placeholders, check_tok
 from receiver.console.queries.raw_sql.query_tree import check_parsed, check_resolved
 from receiver.console.queries.raw_sql.tokens import Kind, tokens_of
 from receiver.engine.advice import Login, quoted
-from receiver.engine.limits import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
-from receiver.engine.sql_text import Sql, compose
+from receiver.engine.sql_text import (
+    BYTES_READ_MAX,
+    MEMORY_BYTES_MAX,
+    ROWS_READ_MAX,
+    SECONDS_MAX,
+    Sql,
+    compose,
+)
 from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement, MalformedBody, StoreTrouble
 
