@@ -31,6 +31,7 @@ from receiver.engine.driver_internals import (
 )
 from receiver.engine.read_only import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
+from receiver.engine.sql_text import Sql
 from receiver.errors import StoreTrouble
 
 CONNECT_TIMEOUT_S = 5
@@ -45,7 +46,7 @@ class ClickHouseStore(SqlStore):
     """Store on a ClickHouse server. Clients connect on first use, because the server may be down at start."""
 
     embedded = False
-    _running_id = "query_id"
+    _running_id = Sql("query_id")
 
     def __init__(
         self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int, receiver: str

@@ -35,18 +35,19 @@ from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.read_only import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins, quoted_text
-from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, RowLocation
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import RowLocation
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.sizes import size_text
 
 _WRITE_FAILURES = (
     "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
 )
-_YOUNG_PARTS = f"""
+_YOUNG_PARTS = compose("""
 SELECT table, name, min_block_number < max_block_number AS is_merged FROM system.parts
-WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}', '{DEPLOYMENT_EVENTS}')
+WHERE database = currentDatabase() AND table IN ('{table}', '{companion}', '{deployment_events}')
   AND active AND modification_time > now() - INTERVAL 1 HOUR
-"""  # noqa: S608 - the tables' names are constants
+""")
 
 MARKED_QUERY_THREADS = max(1, len(os.sched_getaffinity(0)) // 2)
 """Threads of an operator's query. The other cores are left to the intakes and to INSERTs."""
@@ -65,7 +66,7 @@ class EmbeddedStore(SqlStore):
 
     embedded = True
     _marked_settings: ClassVar[Mapping[str, str]] = {"max_threads": str(MARKED_QUERY_THREADS)}
-    _running_id = "Settings['log_comment']"
+    _running_id = Sql("Settings['log_comment']")
 
     def __init__(
         self,

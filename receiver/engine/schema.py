@@ -28,6 +28,7 @@ from typing import NamedTuple
 from receiver import __version__
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted
+from receiver.engine.sql_text import compose, identifier
 from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store, Version
 from receiver.engine.unusable import columns_of_table, refuse_altered, refuse_unusable, unusable_reason
 from receiver.errors import OperatorError, StoreTrouble
@@ -244,7 +245,12 @@ def _recorded(store: Store) -> set[object]:
     # The first statement creates this table.
     if not columns_of_table(store, MIGRATIONS):
         return set()
-    return {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
+    return {
+        number
+        for (number,) in store.rows(
+            compose("SELECT Number FROM {migrations}", migrations=identifier(MIGRATIONS))
+        )
+    }
 
 
 def _unrecord(store: Store, pending: list[Statement]) -> None:

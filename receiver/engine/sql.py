@@ -23,10 +23,9 @@ from receiver.engine.columns import PROBE_ROW, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import is_supported_setting, quote_identifier
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
+from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import (
-    COMPANION,
     NO_FILTERS,
-    ROW_CHECKSUM,
     TABLE,
     TRIAL,
     DayRows,
@@ -76,46 +75,48 @@ CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 TRIAL_STALE_S = 3_600
 """Age from which on a trial table is stale. A trial takes as long as an INSERT, so its receiver has died."""
 
-_COUNT = f"""
+_COUNT = compose("""
 SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
 FROM
 (
     SELECT SegmentEpoch, SegmentSeq, _partition_id AS day, count() AS spans
-    FROM {TABLE}
-    WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
-      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+    FROM {table}
+    WHERE SegmentSeq IN {seqs:Array(UInt64)} AND SegmentEpoch IN {epochs:Array(UInt64)}
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+                         AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     GROUP BY SegmentEpoch, SegmentSeq, day
 )
 SETTINGS max_threads = 1
-"""  # noqa: S608 - the table's name is a constant
+""")
 
-_ROWS_BY_HEADING = f"""
+_ROWS_BY_HEADING = compose(
+    """
 SELECT groupArray((Drain, ProjectId, hour, spans, checksum))
 FROM
 (
     SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)) AS hour,
-           count() AS spans, {ROW_CHECKSUM} AS checksum
-    FROM {TABLE}
-    WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
-           OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
-      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+           count() AS spans, {row_checksum} AS checksum
+    FROM {table}
+    WHERE (SegmentSeq = {seq:UInt64} AND SegmentEpoch = {epoch:UInt64}
+           OR SegmentEpoch IN {parts_epochs:Array(UInt64)})
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+                         AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     GROUP BY Drain, ProjectId, hour
 )
-"""  # noqa: S608 - as above
+""",
+)
 
-_REFILL = f"""
-INSERT INTO {COMPANION} (TraceId, Start, End)
+_REFILL = compose("""
+INSERT INTO {companion} (TraceId, Start, End)
 SELECT TraceId, min(Timestamp), max(Timestamp)
-FROM {TABLE}
-WHERE SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
-  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                     AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
-  AND _partition_id IN {{days:Array(String)}}
+FROM {table}
+WHERE SegmentSeq = {seq:UInt64} AND SegmentEpoch = {epoch:UInt64}
+  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+                     AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+  AND _partition_id IN {days:Array(String)}
   AND TraceId != ''
 GROUP BY TraceId
-"""  # noqa: S608 - as above
+""")
 
 _PROBE = f"""
 INSERT INTO {TABLE} ({", ".join(f"`{name}`" for name, _ in COLUMNS)})
@@ -154,7 +155,7 @@ class SqlStore(ABC):
     _login = Login()
     _marked_settings: ClassVar[Mapping[str, str]] = {}
     """Settings of every marked query."""
-    _running_id: str
+    _running_id: Sql
     """Column of `system.processes` that holds the query id of an INSERT."""
 
     def __init__(self, *, receiver: str) -> None:
@@ -270,10 +271,8 @@ class SqlStore(ABC):
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
-        statement = (
-            f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - the id is a constant
-            f"WHERE startsWith({self._running_id}, {{prefix:String}})"
-        )
+        template = "SELECT groupArray({id}) FROM system.processes WHERE startsWith({id}, {prefix:String})"
+        statement = compose(template, id=self._running_id)
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
 
     def _rows_of_array(self, statement: str, parameters: Parameters) -> list[Any]:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import COMPANION, ROW_CHECKSUM, TABLE, Parameters, Store
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Parameters, Store
 from receiver.ledger.balance import Balance
 from receiver.ledger.line_sums import CHECKSUMS, HOUR_MS
 from receiver.model import Heading, SegmentId
@@ -26,37 +26,38 @@ RECENT_S = 600
 HOURS_END = 2_777_777
 """End of the last range of hours: in the year 2286."""
 
-_RANGE = """ReceivedAt >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
-  AND ReceivedAt < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')"""
+_RANGE = Sql("""ReceivedAt >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+  AND ReceivedAt < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')""")
 
-_EPOCHS = f"""
-SELECT SegmentEpoch, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), {HOUR_MS})) AS Hour, count()
-FROM {TABLE}
-WHERE {_RANGE} AND SegmentEpoch != 0
+_compose = compose.knowing(hour_ms=HOUR_MS, range=_RANGE)
+_EPOCHS = _compose("""
+SELECT SegmentEpoch, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), {hour_ms})) AS Hour, count()
+FROM {table}
+WHERE {range} AND SegmentEpoch != 0
 GROUP BY SegmentEpoch, Hour
-{SETTINGS}
-"""  # noqa: S608 - only constants
+{settings}
+""")
 
-_ROWS = f"""
-WITH (SELECT (min(Timestamp), max(Timestamp)) FROM {TABLE} WHERE {_RANGE}) AS Times
+_ROWS = _compose("""
+WITH (SELECT (min(Timestamp), max(Timestamp)) FROM {table} WHERE {range}) AS Times
 SELECT
-    Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), {HOUR_MS})) AS Hour,
-    ReceivedAt >= fromUnixTimestamp64Milli({{recent_ms:Int64}}, 'UTC')
-        OR SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{waiting:Array(UInt64)}} AS MayMove,
+    Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), {hour_ms})) AS Hour,
+    ReceivedAt >= fromUnixTimestamp64Milli({recent_ms:Int64}, 'UTC')
+        OR SegmentSeq IN {seqs:Array(UInt64)} AND SegmentEpoch IN {waiting:Array(UInt64)} AS MayMove,
     if(MayMove, SegmentEpoch, 0) AS Epoch, if(MayMove, SegmentSeq, 0) AS Seq,
-    count(), {ROW_CHECKSUM}, countIf(TraceId != '' AND NOT Timestamp BETWEEN First AND Last)
-FROM {TABLE}
+    count(), {row_checksum}, countIf(TraceId != '' AND NOT Timestamp BETWEEN First AND Last)
+FROM {table}
 GLOBAL ANY LEFT JOIN
 (
     SELECT cityHash64(TraceId) AS TraceHash, min(Start) AS First, max(End) AS Last
-    FROM {COMPANION}
+    FROM {companion}
     WHERE End >= Times.1 AND Start <= Times.2
     GROUP BY TraceHash
 ) AS Companion ON cityHash64(TraceId) = TraceHash
-WHERE SegmentEpoch IN {{epochs:Array(UInt64)}} AND {_RANGE}
+WHERE SegmentEpoch IN {epochs:Array(UInt64)} AND {range}
 GROUP BY Drain, ProjectId, Hour, MayMove, Epoch, Seq
-{SETTINGS}
-"""  # noqa: S608 - only constants
+{settings}
+""")
 
 
 class Rows(NamedTuple):

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -30,6 +29,7 @@ from receiver.logs import limited
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.projects import Projects, removed_projects
 from receiver.platform.installations.records import Installation
+from receiver.time_range import instant_text
 
 PATH: Final = "/api/v1/platform"
 _INSTALLATIONS = Operation("installations", "Installations of the platform's integration.", (), (JSON_LINES,))
@@ -83,7 +83,7 @@ def entry_of(installations: Installations, record: Installation) -> Installation
 
 def instant_of(at_s: float | None) -> str:
     """Return a time to the second; empty if it is not known."""
-    return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
+    return "" if at_s is None else instant_text(at_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def asked(
             range=TimeRange(from_at_s=bounds[0] / 1e9, to_at_s=bounds[1] / 1e9),
             limit=100_000,
             filter=parse_filter(text),
-            texts={} if key is None else {"key": key},
+            own=key,
         ),
         NOW_S,
     )

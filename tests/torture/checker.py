@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from receiver.engine.limits import SETTINGS
+from receiver.engine.sql_text import SETTINGS
 from receiver.engine.store import COMPANION, TABLE, Store
 from tests.torture.oracle import Delivery, Key, Oracle
 from tests.torture.senders import SendCounts

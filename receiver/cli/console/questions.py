@@ -51,7 +51,7 @@ def command_of(name: str, table: Renderer | None = None) -> click.Command:
     )
 
 
-def common_parameters(question: Question) -> list[click.Parameter]:
+def common_parameters(question: Question[Any]) -> list[click.Parameter]:
     """Return new instances of the options that every question has."""
     return [
         click.Option(
@@ -85,7 +85,7 @@ def common_parameters(question: Question) -> list[click.Parameter]:
     ]
 
 
-def own_parameters(question: Question) -> Iterator[click.Parameter]:
+def own_parameters(question: Question[Any]) -> Iterator[click.Parameter]:
     """Yield new instances of the options and arguments that only this question has."""
     for parameter in question.parameters:
         yield _click_parameter(parameter)
@@ -154,7 +154,7 @@ def filter_errors_shown(text: str) -> Iterator[None]:
         raise OperatorError(str(error)) from error
 
 
-def _check(question: Question, given: Mapping[str, str]) -> None:
+def _check(question: Question[Any], given: Mapping[str, str]) -> None:
     """Raise `OperatorError` for a wrong parameter, before anything is opened."""
     try:
         question.parse(given)
@@ -169,7 +169,7 @@ def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
     return OperatorError(f"{error}\n  {before}{after}\n  {' ' * text_width(before)}^")
 
 
-def _print_note(answer: ResultRows, question: Question, since: str, until: str) -> None:
+def _print_note(answer: ResultRows, question: Question[Any], since: str, until: str) -> None:
     """Print a note on standard error if the answer is empty, or cut at its limit."""
     if answer.close_keys:
         # No advice about the time range: the key is misspelled.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from multidict import MultiDict
@@ -97,7 +97,7 @@ class QueryRoutes:
         return await self._answer(request, QUESTIONS["deployment-events"], query)
 
     async def _answer(
-        self, request: web.Request, question: Question, query: Mapping[str, str]
+        self, request: web.Request, question: Question[Any], query: Mapping[str, str]
     ) -> web.StreamResponse:
         """Answer a question with these parameters."""
         asked, source = question.parse(query), self._source_for(request)
@@ -115,7 +115,7 @@ class QueryRoutes:
         return await send_lines(source, source.queues.heavy, answer)
 
 
-def _operation(name: str, question: Question) -> Operation:
+def _operation(name: str, question: Question[Any]) -> Operation:
     """Return the description of the route of a question."""
     first, *rest = name.split("-")
     lines = JSON if question.is_single else JSON_LINES
@@ -130,7 +130,7 @@ def _operation(name: str, question: Question) -> Operation:
     )
 
 
-def _arrow(question: Question, asked: Asked) -> StreamedAnswer:
+def _arrow(question: Question[Any], asked: Asked[Any]) -> StreamedAnswer:
     """Return an Arrow stream, which ends with its own mark."""
     ask_arrow = question.ask_arrow
     if ask_arrow is None:

@@ -24,7 +24,7 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.catalog import columns_by_table
 from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
 from receiver.console.queries.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
-from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, StoreTrouble
 from receiver.http.peer import network_of

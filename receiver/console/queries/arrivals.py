@@ -6,14 +6,16 @@ therefore asks again for the last minute that it has seen, and recognizes a span
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypedDict
 
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
 from receiver.console.queries.limits import LimitedLines, decimal_number, within_time
 from receiver.console.queries.question import Asked
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.selection import selection
+from receiver.engine.sql_text import compose
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.time_range import TimeRange
 
 AFTER_MS_MAX = 2**43
 """The year 2248, before the end of the table's type."""
@@ -34,12 +36,10 @@ SELECT
     SpanId AS span_id,
     concat(lower(hex(SegmentEpoch)), '-', toString(SegmentSeq)) AS segment
 FROM {table}
-WHERE ReceivedAt >= fromUnixTimestamp64Milli({{after_ms:Int64}}, 'UTC')
-  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND ({condition})
+WHERE ReceivedAt >= fromUnixTimestamp64Milli({after_ms:Int64}, 'UTC')
+  AND {where}
 ORDER BY ReceivedAt DESC, Timestamp DESC, SpanId
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
 
@@ -61,30 +61,20 @@ class ArrivalRow(TypedDict):
     segment: str
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    _parse_after(asked.texts.get("after", "0"))
+def arrivals(store: Store, asked: Asked[int], now_s: float) -> LimitedLines:
+    """Return the matching spans that were received last, one JSON object a line, the last first.
 
-
-def arrivals(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return the matching spans that were received last, one JSON object a line, the last first."""
-    after_ms = _parse_after(asked.texts.get("after", "0"))
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    lines = store.lines(
-        _ARRIVALS.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
-        {
-            **condition.parameters,
-            **asked.range.parameters(now_s),
-            "after_ms": after_ms,
-            "limit": asked.limit + 1,
-        },
-    )
+    The own parameter is the earliest receive time in milliseconds since 1970.
+    """
+    selected = selection(store, asked, now_s)
+    parameters = {**selected.parameters, "after_ms": asked.own, "limit": asked.limit + 1}
+    lines = store.lines(compose(_ARRIVALS, where=selected.where()), parameters)
     return LimitedLines(within_time(lines), asked.limit)
 
 
-def _parse_after(text: str) -> int:
-    after_ms = decimal_number(text, len(str(AFTER_MS_MAX)))
+def parse_after(query: Mapping[str, str], _: TimeRange) -> int:
+    """Parse the earliest receive time."""
+    after_ms = decimal_number(query.get("after", "0"), len(str(AFTER_MS_MAX)))
     if after_ms is None:
         raise MalformedBody("after: expected milliseconds since 1970", field="after")
     return min(after_ms, AFTER_MS_MAX)

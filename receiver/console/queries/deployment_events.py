@@ -5,13 +5,16 @@ Invariant: an event counts once, however often it was fetched.
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypedDict
 
-from receiver.console.queries.limits import SHORT_SETTINGS, LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import Schema
 from receiver.console.queries.question import Asked, Parameter
-from receiver.engine.store import DEPLOYMENT_EVENTS, Store
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.time_range import TimeRange
 
 EVENTS_DEFAULT = 1_000
 EVENTS_MAX = 100_000
@@ -28,60 +31,74 @@ PARAMETERS: Final = (
 )
 
 # The platform may send other types, and types of its build log with or without the id of a build.
-_KIND: Final = """
+_KIND: Final = Sql("""
 multiIf(
     RequestId != '' OR PlatformId != '' OR StatusCode != 0, 'request',
     Type = 'deployment-state', 'state',
     ReadyState != '' AND Type NOT IN ('stdout', 'stderr', 'command', 'exit', 'delimiter'), 'state',
     'build'
 )
-"""
+""")
 # Tools write warnings and progress to standard error, too.
-_IS_ERROR: Final = r"""
+_IS_ERROR: Final = Sql(r"""
 (
     StatusCode >= 500 OR ReadyState = 'ERROR' OR Type IN ('error', 'fatal')
     OR Type = 'stderr' AND (RequestId != '' OR match(Text, '(?i)\\b(error|fatal|failed|exception|panic)\\b'))
 )
-"""
+""")
 
 
-def _cut(text: str) -> str:
-    shortened = f"concat(substringUTF8({text}, 1, {TEXT_CHARS_MAX}), '…')"
-    return f"if(lengthUTF8({text}) > {TEXT_CHARS_MAX}, {shortened}, {text})"
+def _cut(text: Sql) -> Sql:
+    template = "if(lengthUTF8({text}) > {max}, concat(substringUTF8({text}, 1, {max}), '…'), {text})"
+    return compose(template, text=text, max=TEXT_CHARS_MAX)
 
 
-_EVENTS: Final = f"""
+_EVENTS: Final = compose(
+    """
 SELECT
     EventId AS id,
     concat(replaceOne(toString(Created), ' ', 'T'), 'Z') AS time,
     ProjectId AS project,
-    {_KIND} AS kind,
-    {_cut("toString(Type)")} AS type,
-    toBool({_IS_ERROR}) AS is_error,
-    {_cut("Text")} AS text,
-    {_cut("toString(ReadyState)")} AS ready_state,
-    {_cut("StepName")} AS step_name,
-    {_cut("Step")} AS step,
+    {kind} AS kind,
+    {type} AS type,
+    toBool({is_error}) AS is_error,
+    {text} AS text,
+    {ready_state} AS ready_state,
+    {step_name} AS step_name,
+    {step} AS step,
     StatusCode AS status_code,
-    {_cut("RequestId")} AS request_id,
-    {_cut("PlatformId")} AS platform_id,
-    {_cut("RequestMethod")} AS method,
-    {_cut("RequestHost")} AS host,
-    {_cut("RequestPath")} AS path,
-    if({{event:String}} = '', '', Event) AS event
-FROM {DEPLOYMENT_EVENTS}
-WHERE DeploymentId = {{deployment:String}}
-  AND Created >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Created < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND ({{event:String}} = '' OR EventId = {{event:String}})
-  AND ({{request:String}} = '' OR RequestId = {{request:String}} OR PlatformId = {{request:String}})
-  AND ({{kind:String}} = '' OR {{kind:String}} = 'error' AND is_error OR {{kind:String}} = kind)
+    {request_id} AS request_id,
+    {platform_id} AS platform_id,
+    {method} AS method,
+    {host} AS host,
+    {path} AS path,
+    if({event:String} = '', '', Event) AS event
+FROM {deployment_events}
+WHERE DeploymentId = {deployment:String}
+  AND Created >= fromUnixTimestamp64Nano({from_ns:Int64})
+  AND Created < fromUnixTimestamp64Nano({to_ns:Int64})
+  AND ({event:String} = '' OR EventId = {event:String})
+  AND ({request:String} = '' OR RequestId = {request:String} OR PlatformId = {request:String})
+  AND ({kind:String} = '' OR {kind:String} = 'error' AND is_error OR {kind:String} = kind)
 -- an event whose project became known after its first fetch is stored without and with it
 ORDER BY Created, length(Serial), Serial, EventId, ProjectId = '', FetchedAt
 LIMIT 1 BY EventId
-LIMIT {{limit:UInt64}}
-{SHORT_SETTINGS}
-"""  # noqa: S608 - constants of this module
+LIMIT {limit:UInt64}
+{short_settings}
+""",
+    kind=_KIND,
+    type=_cut(Sql("toString(Type)")),
+    is_error=_IS_ERROR,
+    text=_cut(Sql("Text")),
+    ready_state=_cut(Sql("toString(ReadyState)")),
+    step_name=_cut(Sql("StepName")),
+    step=_cut(Sql("Step")),
+    request_id=_cut(Sql("RequestId")),
+    platform_id=_cut(Sql("PlatformId")),
+    method=_cut(Sql("RequestMethod")),
+    host=_cut(Sql("RequestHost")),
+    path=_cut(Sql("RequestPath")),
+)
 
 
 class DeploymentEventRow(TypedDict):
@@ -107,14 +124,23 @@ class DeploymentEventRow(TypedDict):
     """The whole event as JSON; empty unless it was asked for by its id."""
 
 
-def check(asked: Asked) -> None:
-    """Check the kind."""
-    if asked.texts.get("kind", KINDS[0]) not in KINDS:
+class EventFilter(NamedTuple):
+    """Selection of events; an empty text selects all events of the deployment."""
+
+    deployment: str
+    kind: str = ""
+    request: str = ""
+    event: str = ""
+
+
+def parse_own(query: Mapping[str, str], _: TimeRange) -> EventFilter:
+    """Parse the parameters of this question."""
+    if query.get("kind", KINDS[0]) not in KINDS:
         raise MalformedBody(f"kind: expected one of {', '.join(KINDS)}", field="kind")
+    return EventFilter(**{name: query[name] for name in EventFilter._fields if name in query})
 
 
-def deployment_events(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def deployment_events(store: Store, asked: Asked[EventFilter], now_s: float) -> LimitedLines:
     """Return the events of a deployment in the order in which they happened, one JSON object a line."""
-    texts = {"kind": "", "request": "", "event": "", **asked.texts}
-    lines = store.lines(_EVENTS, {**texts, **asked.range.parameters(now_s), "limit": asked.limit + 1})
-    return LimitedLines(within_time(lines), asked.limit)
+    parameters = {**asked.own._asdict(), **asked.range.parameters(now_s), "limit": asked.limit + 1}
+    return LimitedLines(within_time(store.lines(_EVENTS, parameters)), asked.limit)

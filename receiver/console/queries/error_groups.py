@@ -5,21 +5,25 @@ from __future__ import annotations
 from typing import TypedDict
 
 from receiver.console.queries.filters.attribute_sql import lookup
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
-from receiver.console.queries.limits import AGGREGATION_SETTINGS, LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS, template_sql
 from receiver.console.queries.question import Asked
+from receiver.console.queries.selection import selection
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.store import TABLE, Store
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 
 NAMES_PER_GROUP = 20
 """Maximum number of operations and of deployments that a line names. The line also has the total numbers."""
 
-_EXCEPTION = "Events.Attributes[indexOf(Events.Name, 'exception')]"
+_EXCEPTION = Sql("Events.Attributes[indexOf(Events.Name, 'exception')]")
 """Attributes of the first exception; empty if there is none."""
-IS_ERROR = "(StatusCode = 'Error' OR has(Events.Name, 'exception'))"
+IS_ERROR = Sql("(StatusCode = 'Error' OR has(Events.Name, 'exception'))")
 ERROR_MESSAGE = template_sql(
-    f"if({_EXCEPTION}['exception.message'] != '', {_EXCEPTION}['exception.message'], StatusMessage)"
+    compose(
+        "if({exception}['exception.message'] != '', {exception}['exception.message'], StatusMessage)",
+        exception=_EXCEPTION,
+    )
 )
 """Template of the message. It needs `TEMPLATE_PARAMETERS`."""
 _ERRORS = """
@@ -41,22 +45,20 @@ SELECT
         AS example_trace_id,
     if(countIf(isNull(SampleWeight)) = 0, sum(SampleWeight), NULL) AS estimated_spans
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND {is_error}
-  AND ({condition})
+WHERE {where}
 GROUP BY service, type, message
 ORDER BY spans DESC, service, type, message
-LIMIT {{limit:UInt64}}
-{settings}
+LIMIT {limit:UInt64}
+{aggregation_settings}
 """
 
 
-def error_type(store: Store) -> str:
+def error_type(store: Store) -> Sql:
     """Return the expression for the type of an error."""
     found = lookup(promoted_columns(store), "span", "error.type", "'error.type'")
-    exception_type = f"{_EXCEPTION}['exception.type']"
-    return f"if({exception_type} != '', {exception_type}, ifNull(toString({found.value}), ''))"
+    template = "if({type} != '', {type}, ifNull(toString({value}), ''))"
+    type_ = compose("{exception}['exception.type']", exception=_EXCEPTION)
+    return compose(template, type=type_, value=found.value_sql)
 
 
 class ErrorRow(TypedDict):
@@ -77,26 +79,16 @@ class ErrorRow(TypedDict):
     estimated_spans: float | None
 
 
-def error_groups(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def error_groups(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the groups, those with the most spans first. The example is the newest trace."""
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    statement = _ERRORS.format(
+    selected = selection(store, asked, now_s)
+    statement = compose(
+        _ERRORS,
         type=error_type(store),
         message=ERROR_MESSAGE,
-        is_error=IS_ERROR,
+        where=selected.where(IS_ERROR),
         names_max=NAMES_PER_GROUP,
-        table=TABLE,
-        condition=condition.sql,
-        settings=AGGREGATION_SETTINGS,
     )
-    lines = store.lines(
-        statement,
-        {
-            **condition.parameters,
-            **TEMPLATE_PARAMETERS,
-            **asked.range.parameters(now_s),
-            "limit": asked.limit + 1,
-        },
-    )
+    parameters = {**selected.parameters, **TEMPLATE_PARAMETERS, "limit": asked.limit + 1}
+    lines = store.lines(statement, parameters)
     return LimitedLines(within_time(lines), asked.limit)

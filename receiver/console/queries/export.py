@@ -20,13 +20,13 @@ import orjson
 from receiver.console.queries.csv_text import csv_head, csv_line
 from receiver.console.queries.filters.filter import And, Filter
 from receiver.console.queries.filters.filter_forms import parse_span_filter
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
 from receiver.console.queries.limits import within_time
 from receiver.console.queries.question import reject_unknown_parameters
+from receiver.console.queries.selection import selection
 from receiver.console.queries.traces.otlp import OtlpFormat, encoded
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import group_of
-from receiver.engine.limits import SETTINGS
+from receiver.engine.sql_text import compose
 from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
 from receiver.time_range import SINCE_DEFAULT, TimeRange, parse_range
@@ -40,32 +40,36 @@ PARQUET_GROUP_ROWS = 50_000
 BUCKET_NS = 300 * 10**9
 """Five minutes, as in the table's sort key."""
 
-_ROWS_BY_TIME = f"""
-SELECT intDiv(toUnixTimestamp64Nano(Timestamp), {BUCKET_NS}) AS bucket, count()
-FROM {TABLE}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+_ROWS_BY_TIME = compose(
+    """
+SELECT intDiv(toUnixTimestamp64Nano(Timestamp), {bucket_ns}) AS bucket, count()
+FROM {table}
+WHERE {in_range}
 GROUP BY bucket
 ORDER BY bucket
-{SETTINGS}
-"""  # noqa: S608 - the table's name is a constant
-_COLUMNS = f"""
+{settings}
+""",
+    bucket_ns=BUCKET_NS,
+)
+_COLUMNS = compose("""
 SELECT name
 FROM system.columns
-WHERE database = currentDatabase() AND table = {{table:String}} AND default_kind IN ('', 'DEFAULT')
+WHERE database = currentDatabase() AND table = {table:String} AND default_kind IN ('', 'DEFAULT')
 ORDER BY position
-{SETTINGS}
-"""  # noqa: S608 - as above
+{settings}
+""")
 _MATCHING = """
 SELECT *
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND ({condition})
+WHERE {where}
 {rest}
 """
-_IN_ORDER = f"ORDER BY Timestamp, TraceId, SpanId\n{SETTINGS}"
-_IN_GROUPS = f"{SETTINGS}, output_format_parquet_row_group_size = {PARQUET_GROUP_ROWS}"
+_IN_ORDER = compose("""ORDER BY Timestamp, TraceId, SpanId
+{settings}""")
+_IN_GROUPS = compose(
+    "{settings}, output_format_parquet_row_group_size = {parquet_group_rows}",
+    parquet_group_rows=PARQUET_GROUP_ROWS,
+)
 
 
 class ExportFormat(StrEnum):
@@ -134,23 +138,20 @@ def export(store: Store, wanted: ExportQuery, now_s: float) -> Iterator[bytes]:
 
 def slices(store: Store, wanted: ExportQuery, now_s: float) -> Iterator[Iterator[bytes]]:
     """Yield the lines of each time slice, one JSON object a span. Each slice must be read before the next."""
-    check_regexes(store, wanted.filter)
-    condition = compiled(store, wanted.filter)
-    statement = _MATCHING.format(table=TABLE, condition=condition.sql, rest=_IN_ORDER)
+    selected = selection(store, wanted, now_s)
+    statement = compose(_MATCHING, where=selected.where(), rest=_IN_ORDER)
     whole = TimeSlice(*wanted.range.bounds_ns(now_s))
     counts = store.rows(_ROWS_BY_TIME, whole._asdict())
     # A slice's statement starts only when the slice before was read, so there is one at a time.
     for part in time_slices(counts, whole):
-        yield within_time(store.lines(statement, {**condition.parameters, **part._asdict()}))
+        yield within_time(store.lines(statement, {**selected.parameters, **part._asdict()}))
 
 
 def parquet(store: Store, wanted: ExportQuery, now_s: float) -> Iterator[bytes]:
     """Yield the export as a Parquet file. Raises if a single statement cannot answer within the limits."""
-    check_regexes(store, wanted.filter)
-    condition = compiled(store, wanted.filter)
-    statement = _MATCHING.format(table=TABLE, condition=condition.sql, rest=_IN_GROUPS)
-    parameters = {**condition.parameters, **wanted.range.parameters(now_s)}
-    yield from within_time(store.parquet(statement, parameters))
+    selected = selection(store, wanted, now_s)
+    statement = compose(_MATCHING, where=selected.where(), rest=_IN_GROUPS)
+    yield from within_time(store.parquet(statement, selected.parameters))
 
 
 def time_slices(

@@ -12,6 +12,7 @@ from receiver.console.queries.filters.attribute_sql import Lookup, lookup
 from receiver.console.queries.filters.filter import Scope
 from receiver.console.queries.filters.filter_values import meant
 from receiver.engine.promoted import promoted_columns
+from receiver.engine.sql_text import Sql
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 
@@ -33,7 +34,7 @@ _SCOPES: Final[Mapping[str, Scope]] = {
 }
 _MULTIPLE: Final = ("event", "link")
 _CHARACTERS_MAX = 200
-_PARAMETER: Final = "{group_key:String}"
+_PARAMETER: Final = Sql("{group_key:String}")
 
 
 class GroupKey(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from receiver.engine.limits import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX, SETTINGS
+from receiver.engine.sql_text import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
 from receiver.errors import LimitExceeded, MalformedBody, StoreTrouble
 
 SPANS_DEFAULT = 100
@@ -27,17 +27,6 @@ ARRIVALS_MAX = 5_000
 """Maximum number of spans that were received last."""
 GROUP_MEMORY_BYTES_MAX = 512 << 20
 """Memory for the groups or for the joined rows of a statement; the engine writes more of them to its disk."""
-
-SHORT_SETTINGS = f"{SETTINGS}, optimize_use_implicit_projections = 0"
-"""For statements with aggregates that read little: the engine does not plan an answer from the parts' sizes,
-which takes 0.7 ms of CPU."""
-
-BLOCK_BYTES = 16 << 20
-AGGREGATION_SETTINGS = f"{SETTINGS}, preferred_block_size_bytes = {BLOCK_BYTES}"
-"""Settings of statements that reduce many spans with maps or regular expressions to few lines.
-
-The engine's default of 1 MB makes blocks of few spans, and compiles each regular expression for each block.
-"""
 
 _NARROW = "expected a shorter time range, or a filter by project or service"
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from receiver.engine.sql_text import Sql, compose
+
 CHARACTERS_MAX = 1_000
 """Characters of a message that count; the rest, often a stack trace, is ignored."""
 
@@ -43,15 +45,15 @@ RULES: Final = (
 )
 
 
-def template_sql(message: str) -> str:
+def template_sql(message: Sql) -> Sql:
     """Return the expression for the template of the message that an expression returns."""
     # With this type, the engine evaluates the rules once for each distinct message of a block.
-    expression = f"substringUTF8(toLowCardinality({message}), 1, {CHARACTERS_MAX})"
+    shortened = "substringUTF8(toLowCardinality({message}), 1, {characters_max})"
+    expression = compose(shortened, message=message, characters_max=CHARACTERS_MAX)
+    rule = "replaceRegexpAll({text}, {pattern_{number}:String}, {replacement_{number}:String})"
     for number in range(len(RULES)):
-        expression = (
-            f"replaceRegexpAll({expression}, {{pattern_{number}:String}}, {{replacement_{number}:String}})"
-        )
-    return f"toString({expression})"
+        expression = compose(rule, text=expression, number=number)
+    return compose("toString({text})", text=expression)
 
 
 TEMPLATE_PARAMETERS: Final = {

@@ -14,20 +14,16 @@ from receiver.console.queries.aggregates.red_measures import (
 from receiver.console.queries.aggregates.red_source import Wanted
 from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
 from receiver.console.queries.limits import NAMES_DEFAULT, LimitedLines, within_time
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 from receiver.time_range import TimeRange
 
-_WHERE = """
-WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64})
-  AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64})
-"""
 _SERVICES = """
 SELECT ServiceName AS service, {counts}, uniqExact(SpanName) AS operations
 FROM {source}
 GROUP BY service
 ORDER BY spans DESC, service
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
 _OPERATIONS = """
@@ -39,7 +35,7 @@ FROM
     GROUP BY name, kind
 )
 ORDER BY spans DESC, name, kind
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
 _OPERATION_NAMES = """
@@ -47,10 +43,12 @@ SELECT SpanName AS name, SpanKind AS kind
 FROM {source}
 GROUP BY name, kind
 ORDER BY name, kind
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
-_OF_SERVICE = "ServiceName = {service:String}"
+_OF_SERVICE = Sql("ServiceName = {service:String}")
+_SPANS = compose("{table} WHERE {in_range}")
+_SPANS_OF_SERVICE = compose("{table} WHERE {in_range} AND {of_service}", of_service=_OF_SERVICE)
 
 
 class ServiceRow(TypedDict):
@@ -83,40 +81,29 @@ class Bounds(NamedTuple):
 
 def services(store: Store, bounds: Bounds, *, now_s: float) -> LimitedLines:
     """Return the services, those with the most spans first, one JSON object a line."""
-
-    def statement(counts: str, source: str) -> str:
-        return _SERVICES.format(counts=counts, source=source, settings=SETTINGS)
-
-    of_spans, of_rows = statement(COUNTS_OF_SPANS, f"{TABLE} {_WHERE}"), statement(COUNTS_OF_ROWS, SOURCE)
+    of_spans = compose(_SERVICES, counts=COUNTS_OF_SPANS, source=_SPANS)
+    of_rows = compose(_SERVICES, counts=COUNTS_OF_ROWS, source=SOURCE)
     return _by_rollup(store, (of_spans, of_rows), Wanted(measures=("Spans", "Errors")), bounds, now_s)
 
 
 def operations(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
     """Return the operations of a service with counts and percentiles of their duration."""
-
-    def statement(measures: str, source: str) -> str:
-        return _OPERATIONS.format(
-            percentiles=PERCENTILES, measures=measures, source=source, settings=SETTINGS
-        )
-
-    of_spans = statement(OF_SPANS, f"{TABLE} {_WHERE} AND {_OF_SERVICE}")
-    of_rows = statement(OF_ROWS, SOURCE)
+    of_spans = compose(_OPERATIONS, percentiles=PERCENTILES, measures=OF_SPANS, source=_SPANS_OF_SERVICE)
+    of_rows = compose(_OPERATIONS, percentiles=PERCENTILES, measures=OF_ROWS, source=SOURCE)
     wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
     return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
 
 
 def operation_names(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
     """Return the names and kinds of the operations of a service, by name."""
-    of_spans, of_rows = (
-        _OPERATION_NAMES.format(source=source, settings=SETTINGS)
-        for source in (f"{TABLE} {_WHERE} AND {_OF_SERVICE}", SOURCE)
-    )
+    of_spans = compose(_OPERATION_NAMES, source=_SPANS_OF_SERVICE)
+    of_rows = compose(_OPERATION_NAMES, source=SOURCE)
     wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
     return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
 
 
 def _by_rollup(
-    store: Store, statements: tuple[str, str], wanted: Wanted, bounds: Bounds, now_s: float
+    store: Store, statements: tuple[Sql, Sql], wanted: Wanted, bounds: Bounds, now_s: float
 ) -> LimitedLines:
     """Run the statement over the spans or over the rollup. `wanted`: without its time range."""
     parameters = {**wanted.parameters, **bounds.range.parameters(now_s), "limit": bounds.limit + 1}

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from receiver.console.queries.filters.filter import And, Filter, HasSpan, TraceFilter
-from receiver.console.queries.filters.filter_forms import parse_any_form, parse_span_filter
+from receiver.console.queries.filters.filter import And, Filter
+from receiver.console.queries.filters.filter_forms import parse_span_filter
 from receiver.console.queries.filters.filter_values import meant
-from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT, NAMES_MAX, LimitedLines, parse_limit
 from receiver.console.queries.page_cursor import PARAMETER, PageCursor, parse_cursor
 from receiver.console.queries.parameter_types import TEXT, Schema
@@ -29,18 +28,21 @@ COMMON: Final = ("since", "until", "limit")
 """Parameters of every question."""
 
 
-class Asked(NamedTuple):
-    """The checked parameters of one call."""
+Own = TypeVar("Own")
+"""Struct of the parameters that only one question has."""
+_NONE: Final[Any] = None
+
+
+class Asked(NamedTuple, Generic[Own]):
+    """The parsed parameters of one call."""
 
     range: TimeRange = TimeRange()
     limit: int = NAMES_DEFAULT
     filter: Filter = And(())
-    trace_filter: TraceFilter = HasSpan(And(()))
-    """Set in place of `filter` by a question that filters traces."""
     cursor: PageCursor | None = None
     """Where the page begins; `None` if the call does not ask for pages."""
-    texts: Mapping[str, str] = {}
-    """Parameters of this question only. An omitted parameter is absent."""
+    own: Own = _NONE
+    """Parameters of this question only; `None` if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +59,25 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Generic[Own]):
     """A question: its parameters, its query, and the form of its answer."""
 
     summary: str
     """A sentence for the command's help and for the description of the API."""
     row: type
     """A `TypedDict`: a line of the answer. The description of the API is derived from it."""
-    ask: Callable[[Store, Asked, float], LimitedLines]
+    ask: Callable[[Store, Asked[Own], float], LimitedLines]
     """Answers with lines; the last argument is the time in seconds. It may run statements, so it blocks."""
-    ask_arrow: Callable[[Store, Asked, float], Iterator[bytes]] | None = None
+    ask_arrow: Callable[[Store, Asked[Own], float], Iterator[bytes]] | None = None
     """Answers with an Arrow stream of all matching rows, or fails. `None`: not available."""
     noun: str
     """Noun for a line of the answer, used in notes: `trace`."""
     parameters: tuple[Parameter, ...] = ()
-    check: Callable[[Asked], None] | None = None
-    """Raises `MalformedBody` for a parameter of this question that is not valid."""
+    parse_own: Callable[[Mapping[str, str], TimeRange], Own] = _NONE
+    """Parses `parameters`; required if there are any. Raises `MalformedBody`."""
     has_filter: bool = False
     filters_traces: bool = False
-    """Whether the filter is of traces, in any form; `q` is TraceQL."""
+    """Whether the filter is of traces; `parse_own` parses it."""
     has_cursor: bool = False
     """Whether the answer has pages."""
     is_single: bool = False
@@ -96,14 +98,7 @@ class Question:
         filters = ("filter",) if self.has_filter else ()
         return (*own, *filters, *((PARAMETER,) if self.has_cursor else ()), *COMMON)
 
-    def _trace_filter(self, query: Mapping[str, str]) -> TraceFilter:
-        if not self.filters_traces:
-            return HasSpan(And(()))
-        if "filter" in query and "q" in query:
-            raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
-        return parse_traceql(query["q"]) if "q" in query else parse_any_form(query.get("filter", ""))
-
-    def parse(self, query: Mapping[str, str]) -> Asked:
+    def parse(self, query: Mapping[str, str]) -> Asked[Own]:
         """Check the parameters of a call. Raises `MalformedBody` or `InvalidFilter`."""
         reject_unknown_parameters(query, self.parameter_names)
         for parameter in self.parameters:
@@ -111,21 +106,14 @@ class Question:
                 raise MalformedBody(
                     f"{parameter.name} is missing; expected {parameter.help}", field=parameter.name
                 )
-        asked = Asked(
-            range=parse_range(query.get("since", SINCE_DEFAULT), query.get("until", "")),
+        time_range = parse_range(query.get("since", SINCE_DEFAULT), query.get("until", ""))
+        return Asked(
+            range=time_range,
             limit=parse_limit(query.get("limit", str(self.limit_default)), self.limit_max),
             filter=And(()) if self.filters_traces else parse_span_filter(query.get("filter", "")),
-            trace_filter=self._trace_filter(query),
+            own=_NONE if self.parse_own is None else self.parse_own(query, time_range),
             cursor=parse_cursor(query, self.noun),
-            texts={
-                parameter.name: query[parameter.name]
-                for parameter in self.parameters
-                if parameter.name in query
-            },
         )
-        if self.check is not None:
-            self.check(asked)
-        return asked
 
 
 def _unknown_parameter(name: str, known: tuple[str, ...]) -> MalformedBody:

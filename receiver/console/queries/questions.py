@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from receiver.console.queries import arrivals, attributes, deployment_events, names, requests
 from receiver.console.queries.aggregates import latency, red
 from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
 from receiver.console.queries.comparison import compare
 from receiver.console.queries.comparison.deployments import DeploymentRow, deployments
-from receiver.console.queries.comparison.shifts import SHIFTS_DEFAULT, SHIFTS_MAX, ShiftRow, shifts
+from receiver.console.queries.comparison.shifts import (
+    SHIFTS_DEFAULT,
+    SHIFTS_MAX,
+    ShiftRow,
+    parse_against,
+    shifts,
+)
 from receiver.console.queries.error_groups import ErrorRow, error_groups
+from receiver.console.queries.filters.filter import TraceFilter
 from receiver.console.queries.limits import (
     ARRIVALS_MAX,
     LATENCY_DEFAULT,
@@ -23,30 +30,31 @@ from receiver.console.queries.limits import (
 )
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
-from receiver.console.queries.search import SearchQuery, TraceSummary, search
+from receiver.console.queries.search import SearchQuery, TraceSummary, parse_traces, search
 from receiver.console.queries.sentences import SENTENCES
-from receiver.console.queries.spans import spans, spans_arrow
+from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.engine.store import Store
 
 
-def _services(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def _services(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     return names.services(store, names.Bounds(asked.range, asked.limit), now_s=now_s)
 
 
-def _operations(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def _operations(store: Store, asked: Asked[str], now_s: float) -> LimitedLines:
     bounds = names.Bounds(asked.range, asked.limit)
-    return names.operations(store, bounds, asked.texts["service"], now_s=now_s)
+    return names.operations(store, bounds, asked.own, now_s=now_s)
 
 
-def _search(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    return search(store, SearchQuery(asked.trace_filter, asked.range, asked.limit, asked.cursor), now_s=now_s)
+def _search(store: Store, asked: Asked[TraceFilter], now_s: float) -> LimitedLines:
+    return search(store, SearchQuery(asked.own, asked.range, asked.limit, asked.cursor), now_s=now_s)
 
 
-QUESTIONS: Final[Mapping[str, Question]] = {
+QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     "search": Question(
         summary=SENTENCES["search"],
         row=TraceSummary,
         ask=_search,
+        parse_own=parse_traces,
         noun="trace",
         parameters=(Parameter("q", "a query in TraceQL, in place of a filter"),),
         filters_traces=True,
@@ -59,6 +67,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["spans"],
         row=dict,
         ask=spans,
+        parse_own=parse_own,
         ask_arrow=spans_arrow,
         noun="span",
         has_cursor=True,
@@ -85,6 +94,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["operations"],
         row=names.OperationRow,
         ask=_operations,
+        parse_own=lambda query, _: query["service"],
         noun="operation",
         is_short=True,
         parameters=(Parameter("service", "the name of a service", is_required=True, is_positional=True),),
@@ -97,6 +107,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["attributes"],
         row=attributes.AttributeRow,
         ask=attributes.attributes,
+        parse_own=lambda query, _: query.get("key"),
         noun="line",
         parameters=(Parameter("key", "the key of an attribute", is_positional=True),),
         has_filter=True,
@@ -110,7 +121,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["tail"],
         row=arrivals.ArrivalRow,
         ask=arrivals.arrivals,
-        check=arrivals.check,
+        parse_own=arrivals.parse_after,
         noun="span",
         parameters=(
             Parameter(
@@ -140,7 +151,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ask=red.red,
         noun="line",
         parameters=red.PARAMETERS,
-        check=red.check,
+        parse_own=red.parse_own,
         has_filter=True,
         hint_if_empty=requests.HINT,
         examples=(
@@ -156,7 +167,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         ask=latency.latency,
         noun="line",
         parameters=latency.PARAMETERS,
-        check=latency.check,
+        parse_own=latency.parse_own,
         has_filter=True,
         limit_default=LATENCY_DEFAULT,
         hint_if_empty=requests.HINT,
@@ -191,7 +202,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["deployment-events"],
         row=deployment_events.DeploymentEventRow,
         ask=deployment_events.deployment_events,
-        check=deployment_events.check,
+        parse_own=deployment_events.parse_own,
         noun="event",
         parameters=deployment_events.PARAMETERS,
         is_short=True,
@@ -207,7 +218,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["compare"],
         row=compare.DeploymentComparison,
         ask=compare.compare,
-        check=compare.check,
+        parse_own=compare.parse_own,
         noun="comparison",
         parameters=(
             Parameter("a", "the id of the deployment to compare with", is_required=True, is_positional=True),
@@ -232,6 +243,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         summary=SENTENCES["shifts"],
         row=ShiftRow,
         ask=shifts,
+        parse_own=parse_against,
         noun="value",
         parameters=(
             Parameter("filter", "a filter, as for search", is_required=True, is_positional=True),

@@ -6,16 +6,19 @@ begins that no call started, such as a scheduled job. The other spans are parts 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from receiver.console.queries.parameter_types import choice
 from receiver.console.queries.question import Parameter
 from receiver.console.queries.rollup.tables import IS_REQUEST
+from receiver.engine.sql_text import Sql
 from receiver.errors import MalformedBody
 
+ALL_SPANS: Final = Sql("1")
 _CONDITIONS: Final = {
     "requests": IS_REQUEST,
-    "all": "1",
+    "all": ALL_SPANS,
 }
 SPANS: Final = Parameter(
     "spans",
@@ -26,8 +29,8 @@ SPANS: Final = Parameter(
 HINT: Final = "only requests count; --spans all counts every span"
 
 
-def spans_condition(text: str = "requests") -> str:
-    """Return the SQL condition that selects requests, or all spans."""
-    if text not in _CONDITIONS:
+def parse_spans(query: Mapping[str, str]) -> Sql:
+    """Parse the parameter into the condition that selects requests, or all spans."""
+    if (text := query.get(SPANS.name, "requests")) not in _CONDITIONS:
         raise MalformedBody("spans: expected requests or all", field="spans")
     return _CONDITIONS[text]

@@ -26,18 +26,17 @@ from receiver.console.queries.filters.filter import (
     HasSpan,
     Intrinsic,
     Or,
-    TraceAnd,
     TraceFilter,
-    TraceNot,
-    TraceOr,
-    spansets,
 )
-from receiver.console.queries.filters.filter_sql import check_regexes
-from receiver.console.queries.filters.trace_sql import IN_RANGE, ROOT_FIRST, TRACE_VALUES, compiled_traces
-from receiver.console.queries.limits import SHORT_SETTINGS, TRACES_DEFAULT, LimitedLines, within_time
+from receiver.console.queries.filters.filter_forms import parse_any_form
+from receiver.console.queries.filters.trace_sql import trace_compose
+from receiver.console.queries.filters.traceql import parse_traceql
+from receiver.console.queries.limits import TRACES_DEFAULT, LimitedLines, within_time
 from receiver.console.queries.page_cursor import PageCursor
-from receiver.engine.limits import SECONDS_MAX
-from receiver.engine.store import COMPANION, TABLE, Store
+from receiver.console.queries.selection import trace_selection
+from receiver.engine.sql_text import SECONDS_MAX, Sql, compose
+from receiver.engine.store import Store
+from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
 
 RECENT_DIVISOR = 8
@@ -61,34 +60,33 @@ WHERE {in_range}
 GROUP BY TraceId
 {having}
 ORDER BY {order} DESC, TraceId
-LIMIT {{limit:UInt64}}
-{settings}
+LIMIT {limit:UInt64}
+{short_settings}
 """
-_RECEIVED = "ReceivedAt <= fromUnixTimestamp64Milli({asked_ms:Int64}, 'UTC')"
-_AFTER = "Oldest < {cursor_ns:Int64} OR Oldest = {cursor_ns:Int64} AND TraceId > {cursor_trace:String}"
+_RECEIVED = Sql("ReceivedAt <= fromUnixTimestamp64Milli({asked_ms:Int64}, 'UTC')")
+_AFTER = Sql("Oldest < {cursor_ns:Int64} OR Oldest = {cursor_ns:Int64} AND TraceId > {cursor_trace:String}")
 _BOUNDS = """
 SELECT count(), toUnixTimestamp64Nano(min(Start)), toUnixTimestamp64Nano(max(End))
-FROM {table}
+FROM {companion}
 PREWHERE TraceId IN {ids}
-{settings}
+{short_settings}
 """
-_SUMMARIES = f"""
+_SUMMARIES = trace_compose("""
 SELECT
     TraceId AS trace_id,
-    {TRACE_VALUES["trace:service"]} AS service,
-    {TRACE_VALUES["trace:name"]} AS name,
-    argMin(DeploymentId, {ROOT_FIRST}) AS deployment,
+    {trace_service} AS service,
+    {trace_name} AS name,
+    argMin(DeploymentId, {root_first}) AS deployment,
     concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS start,
-    toFloat64({TRACE_VALUES["trace:duration"]}) / 1e6 AS duration_ms,
-    {TRACE_VALUES["trace:spans"]} AS spans,
-    {TRACE_VALUES["trace:errors"]} AS errors
-FROM {TABLE}
-PREWHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND TraceId IN {{ids:Array(String)}}
+    toFloat64({trace_duration}) / 1e6 AS duration_ms,
+    {trace_spans} AS spans,
+    {trace_errors} AS errors
+FROM {table}
+PREWHERE {in_closed_range}
+  AND TraceId IN {ids:Array(String)}
 GROUP BY TraceId
-{SHORT_SETTINGS}
-"""  # noqa: S608 - as above
+{short_settings}
+""")
 
 
 class TraceSummary(TypedDict):
@@ -107,10 +105,17 @@ class TraceSummary(TypedDict):
 class SearchQuery(NamedTuple):
     """Filter, time range and limit of a search."""
 
-    filter: Filter | TraceFilter = HasSpan(And(()))
+    filter: TraceFilter = HasSpan(And(()))
     range: TimeRange = TimeRange()
     limit: int = TRACES_DEFAULT
     cursor: PageCursor | None = None
+
+
+def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:
+    """Parse the filter of traces: in TraceQL, in the one-line form or in JSON."""
+    if "filter" in query and "q" in query:
+        raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
+    return parse_traceql(query["q"]) if "q" in query else parse_any_form(query.get("filter", ""))
 
 
 class WholeTraces(NamedTuple):
@@ -131,14 +136,13 @@ def search(
 
     Pages have the traces with the newest first matching span first.
     """
-    tree = trace_filter_of(wanted.filter)
     page = None
     if wanted.cursor is not None:
         page = _Page(wanted.cursor, wanted.range.bounds_ns(now_s), now_s)
     return LimitedLines(
         within_time(_summaries(store, wanted, now_s, clock, page), clock),
         wanted.limit,
-        lambda: close_keys(store, tree, wanted.range.parameters(now_s)),
+        lambda: close_keys(store, wanted.filter, wanted.range.parameters(now_s)),
         None if page is None else page.next_after,
     )
 
@@ -152,7 +156,7 @@ class _Page:
 
     def __init__(self, cursor: PageCursor, bounds_ns: tuple[int, int], now_s: float) -> None:
         if cursor.time_ns is None:
-            self.after = "1"
+            self.after = Sql("1")
             from_ns, to_ns = bounds_ns
             cursor = replace(cursor, from_ns=from_ns, to_ns=to_ns, asked_ms=int(now_s * 1_000))
         else:
@@ -206,31 +210,27 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
 
     If the newest part of the range has enough traces, the rest is not read: its traces are older.
     """
-    tree = trace_filter_of(wanted.filter)
-    # All together: the limit of their size is of the whole filter.
-    check_regexes(store, And(tuple(spanset.part for spanset in spansets(tree))))
-    condition = compiled_traces(store, tree)
-    parameters: dict[str, str | int] = {**condition.parameters, **wanted.range.parameters(now_s)}
-    where, having = condition.where, condition.having
+    tree = wanted.filter
+    condition = trace_selection(store, tree, wanted.range, now_s)
+    parameters, where, having = condition.parameters, condition.where, condition.having
     if page is not None:
         parameters |= page.parameters
         # The position is that of a trace: a condition on rows would find the traces of earlier pages again,
         # by their older spans.
-        where, having = f"({where}) AND {_RECEIVED}", f"({having or 1}) AND ({page.after})"
+        where = compose("({where}) AND {received}", where=where, received=_RECEIVED)
+        having = compose("({having}) AND ({after})", having=having or 1, after=page.after)
     if condition.candidates:
-        bounds = _BOUNDS.format(table=COMPANION, ids=f"({condition.candidates})", settings=SHORT_SETTINGS)
+        bounds = compose(_BOUNDS, ids=compose("({candidates})", candidates=condition.candidates))
         found, start_ns, end_ns = store.rows(bounds, parameters)[0]
         from_ns, to_ns = parameters["from_ns"], parameters["to_ns"]
         # The companion may lack traces for a moment, so the range of the question is always part of it.
         parameters["whole_from_ns"] = min(start_ns, int(from_ns)) if found else from_ns
         parameters["whole_to_ns"] = max(end_ns, int(to_ns)) if found else to_ns
-    statement = _MATCHED.format(
-        table=TABLE,
-        in_range=IN_RANGE,
+    statement = compose(
+        _MATCHED,
         condition=where,
-        having=f"HAVING {having}" if having else "",
-        order="Newest" if page is None else "Oldest",
-        settings=SHORT_SETTINGS,
+        having=compose("HAVING {having}", having=having) if having else Sql(""),
+        order=Sql("Newest") if page is None else Sql("Oldest"),
     )
     parameters["limit"] = wanted.limit + 1
     # A trace without a span in the newest part may have it in the rest, which decides about NOT and AND.
@@ -285,14 +285,9 @@ def found_traces(store: Store, wanted: SearchQuery, now_s: float) -> WholeTraces
 
 def whole_traces(store: Store, ids: Sequence[str]) -> WholeTraces:
     """Return these traces; `NO_TRACES` if the companion table has none of them."""
-    bounds = _BOUNDS.format(table=COMPANION, ids="{ids:Array(String)}", settings=SHORT_SETTINGS)
+    bounds = compose(_BOUNDS, ids=Sql("{ids:Array(String)}"))
     found, from_ns, to_ns = store.rows(bounds, {"ids": ids})[0]
     return WholeTraces(ids, from_ns, to_ns) if found else NO_TRACES
-
-
-def trace_filter_of(tree: Filter | TraceFilter) -> TraceFilter:
-    """Return the condition on traces; a condition on spans means that a span of the trace matches."""
-    return tree if isinstance(tree, HasSpan | TraceNot | TraceAnd | TraceOr) else HasSpan(tree)
 
 
 def _whole(store: Store, matched: Sequence[Match]) -> WholeTraces:

@@ -8,67 +8,63 @@ import orjson
 from msgspec.structs import replace
 
 from receiver.console.queries.filters.filter import And, Comparison, Filter, Intrinsic
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.question import Asked
+from receiver.console.queries.selection import selection
 from receiver.console.queries.traces.trace_model import start_ns_of
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
+from receiver.time_range import TimeRange
 
+_NOTHING = Sql("")
+_ARROW_SETTINGS = (
+    ", output_format_arrow_string_as_string = 1, result_overflow_mode = 'throw', max_result_rows = {rows_max}"
+)
 _SPANS = """
 SELECT *
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND ({condition})
+WHERE {where}
 ORDER BY Timestamp DESC{order}
-LIMIT {{limit:UInt64}} OFFSET {{offset:UInt64}}
-{settings}
+LIMIT {limit:UInt64} OFFSET {offset:UInt64}
+{settings}{more_settings}
 """
 
 
-_PAGE_ORDER = ", TraceId, SpanId, SegmentEpoch, SegmentSeq"
+_PAGE_ORDER = Sql(", TraceId, SpanId, SegmentEpoch, SegmentSeq")
 """Order of spans with equal times, for pages. It costs reading these columns of all matching spans."""
-_AFTER = """
+_AFTER = Sql("""
 (
     Timestamp < fromUnixTimestamp64Nano({cursor_ns:Int64})
     OR Timestamp = fromUnixTimestamp64Nano({cursor_ns:Int64})
         AND (TraceId, SpanId, SegmentEpoch, SegmentSeq)
             >= ({cursor_trace:String}, {cursor_span:String}, {cursor_epoch:UInt64}, {cursor_seq:UInt64})
 )
-"""
+""")
 _COUNT = """
 SELECT count()
 FROM
 (
     SELECT 1
     FROM {table}
-    WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-      AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-      AND ({condition})
-    LIMIT {{limit:UInt64}}
+    WHERE {where}
+    LIMIT {limit:UInt64}
 )
 {settings}
 """
-_ARROW_SETTINGS = "output_format_arrow_string_as_string = 1, result_overflow_mode = 'throw'"
 
 
-def spans(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return the newest matching spans, newest first, one JSON object a line.
-
-    The parameters `project` and `service` compare exactly; an empty value selects spans without the name.
-    """
-    condition, parameters = _condition(store, asked, now_s)
-    wanted = {**parameters, "limit": asked.limit + 1, "offset": 0}
+def spans(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> LimitedLines:
+    """Return the newest matching spans, newest first, one JSON object a line."""
+    selected = selection(store, asked._replace(filter=And((*asked.own, asked.filter))), now_s)
+    wanted = {**selected.parameters, "limit": asked.limit + 1, "offset": 0}
     if asked.cursor is None:
-        statement = _SPANS.format(table=TABLE, condition=condition, order="", settings=SETTINGS)
+        statement = _statement(selected.where())
         return LimitedLines(within_time(store.lines(statement, wanted)), asked.limit)
     page = _Page(asked.cursor, wanted)
-    statement = _SPANS.format(
-        table=TABLE, condition=f"({condition}) AND {page.condition}", order=_PAGE_ORDER, settings=SETTINGS
-    )
+    where = compose("{where} AND {page}", where=selected.where(), page=page.condition)
+    statement = _statement(where, order=_PAGE_ORDER)
     lines = store.lines(statement, {**wanted, **page.parameters})
     return LimitedLines(within_time(lines), asked.limit, next_page=page.next_after)
 
@@ -80,7 +76,7 @@ class _Page:
     """
 
     def __init__(self, cursor: PageCursor, wanted: Mapping[str, str | int]) -> None:
-        self.condition = "1"
+        self.condition = Sql("1")
         self.parameters: dict[str, str | int] = {}
         self._last = cursor
         if cursor.time_ns is None:
@@ -125,14 +121,14 @@ class _Page:
         )
 
 
-def spans_arrow(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+def spans_arrow(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> Iterator[bytes]:
     """Yield the newest matching spans, newest first, as an Arrow stream.
 
     Nothing in such a stream could say that it was cut, so it fails if more spans match than the limit.
     """
-    condition, parameters = _condition(store, asked, now_s)
-    wanted = {**parameters, "limit": asked.limit + 1}
-    counted = _COUNT.format(table=TABLE, condition=condition, settings=SETTINGS)
+    selected = selection(store, asked._replace(filter=And((*asked.own, asked.filter))), now_s)
+    wanted = {**selected.parameters, "limit": asked.limit + 1}
+    counted = compose(_COUNT, where=selected.where())
     # Before the first byte, so that the client gets an error with its reason and not a broken stream.
     if store.rows(counted, wanted)[0][0] > asked.limit:
         raise LimitExceeded(
@@ -140,19 +136,16 @@ def spans_arrow(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
             field="rows",
         )
     # Spans may arrive after the count. A row too many makes the statement fail.
-    settings = f"{SETTINGS}, {_ARROW_SETTINGS}, max_result_rows = {asked.limit}"
-    statement = _SPANS.format(table=TABLE, condition=condition, order="", settings=settings)
+    settings = compose(_ARROW_SETTINGS, rows_max=asked.limit)
+    statement = _statement(selected.where(), settings=settings)
     yield from within_time(store.arrow(statement, {**wanted, "offset": 0}))
 
 
-def _condition(store: Store, asked: Asked, now_s: float) -> tuple[str, dict[str, str | int]]:
-    """Return the condition on a span and its parameters."""
-    wanted = _with_names(asked)
-    check_regexes(store, wanted)
-    condition = compiled(store, wanted)
-    return condition.sql, {**condition.parameters, **asked.range.parameters(now_s)}
+def _statement(where: Sql, *, order: Sql = _NOTHING, settings: Sql = _NOTHING) -> Sql:
+    return compose(_SPANS, where=where, order=order, more_settings=settings)
 
 
-def _with_names(asked: Asked) -> Filter:
-    comparisons = (Comparison(Intrinsic(name), "=", text) for name, text in asked.texts.items())
-    return And((*comparisons, asked.filter))
+def parse_own(query: Mapping[str, str], _: TimeRange) -> tuple[Filter, ...]:
+    """Parse the parameters `project` and `service`, which compare exactly; an empty text means no name."""
+    names = [name for name in ("project", "service") if name in query]
+    return tuple(Comparison(Intrinsic(name), "=", query[name]) for name in names)

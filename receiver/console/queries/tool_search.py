@@ -8,34 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from receiver.console.queries.filters.trace_sql import IN_RANGE, TRACE_VALUES, compiled_traces
+from receiver.console.queries.filters.trace_sql import trace_compose
 from receiver.console.queries.limits import within_time
-from receiver.console.queries.search import SearchQuery, WholeTraces, trace_filter_of
-from receiver.console.queries.traces.trace_model import SPAN_IDENTITY, Row
+from receiver.console.queries.search import SearchQuery, WholeTraces
+from receiver.console.queries.selection import trace_selection
+from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Parameters, Store
+from receiver.engine.sql_text import compose
+from receiver.engine.store import Parameters, Store
 from receiver.errors import LimitExceeded
 
 FOUND_SPANS_MAX: Final = 100_000
 """Maximum number of spans of all traces that a search returns whole."""
-_OF_TRACES = f"""
-FROM {TABLE}
-WHERE TraceId IN {{ids:Array(String)}}
-  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
-"""
-_OVERVIEWS = f"""
+_OF_TRACES = compose("""
+FROM {table}
+WHERE TraceId IN {ids:Array(String)}
+  AND {in_closed_range}
+""")
+_compose = trace_compose.knowing(of_traces=_OF_TRACES)
+_OVERVIEWS = _compose("""
 -- id of a span → its children, and an empty text if the span itself is stored
 WITH groupUniqArrayMap(map(SpanId, '', ParentSpanId, SpanId)) AS children_of
 SELECT
     TraceId AS trace_id,
-    {TRACE_VALUES["trace:service"]} AS service,
-    {TRACE_VALUES["trace:name"]} AS name,
+    {trace_service} AS service,
+    {trace_name} AS name,
     toUnixTimestamp64Nano(min(Timestamp)) AS start_ns,
-    toString({TRACE_VALUES["trace:duration"]}) AS duration_ns,
-    {TRACE_VALUES["trace:spans"]} AS spans,
-    {TRACE_VALUES["trace:errors"]} AS errors,
+    toString({trace_duration}) AS duration_ns,
+    {trace_spans} AS spans,
+    {trace_errors} AS errors,
     arraySum(
         (parent, children) -> if(parent = '' OR has(children, ''), 0, length(children)),
         mapKeys(children_of),
@@ -43,30 +44,30 @@ SELECT
     ) AS orphans,
     uniqExactMap(map(toString(ServiceName), SpanId)) AS service_spans,
     uniqExactMapIf(map(toString(ServiceName), SpanId), StatusCode = 'Error') AS service_errors
-{_OF_TRACES}
+{of_traces}
 GROUP BY TraceId
-ORDER BY indexOf({{ids:Array(String)}}, trace_id)
-{SETTINGS}
-"""
-_COUNT = f"""
+ORDER BY indexOf({ids:Array(String)}, trace_id)
+{settings}
+""")
+_COUNT = _compose("""
 SELECT count()
-{_OF_TRACES}
-{SETTINGS}
-"""
+{of_traces}
+{settings}
+""")
 # `transform` looks each id up; `indexOf` would compare it with all ids.
-_WHOLE = f"""
+_WHOLE = _compose("""
 SELECT *
-{_OF_TRACES}
+{of_traces}
 ORDER BY
-    transform(TraceId, {{ids:Array(String)}}, {{places:Array(UInt64)}}, toUInt64(0)),
+    transform(TraceId, {ids:Array(String)}, {places:Array(UInt64)}, toUInt64(0)),
     Timestamp,
     SpanId
-LIMIT 1 BY TraceId, {", ".join(SPAN_IDENTITY)}
-{SETTINGS}
-"""
+LIMIT 1 BY TraceId, {identity}
+{settings}
+""")
 _MATCHING = """
 FROM {table}
-WHERE TraceId IN {{ids:Array(String)}}
+WHERE TraceId IN {ids:Array(String)}
   AND {in_range}
   AND ({condition})
 """
@@ -91,7 +92,7 @@ SELECT
 (
     SELECT
         TraceId,
-        arrayJoin(arraySlice(arraySort(groupUniqArray((Timestamp, SpanId))), 1, {{spans_max:UInt64}})).2
+        arrayJoin(arraySlice(arraySort(groupUniqArray((Timestamp, SpanId))), 1, {spans_max:UInt64})).2
     {matching}
     GROUP BY TraceId
 )
@@ -133,23 +134,19 @@ def matching_spans(
     """Return the spans of each trace that match, and at most `spans_max` of them with their attributes."""
     if not found.ids:
         return {}
-    condition = compiled_traces(store, trace_filter_of(wanted.filter))
-    matching = _MATCHING.format(table=TABLE, in_range=IN_RANGE, condition=condition.where)
+    condition = trace_selection(store, wanted.filter, wanted.range, now_s)
+    matching = compose(_MATCHING, condition=condition.where)
     parameters: dict[str, Any] = {
         **condition.parameters,
-        **wanted.range.parameters(now_s),
         "ids": found.ids,
         # Of these traces all spans are in this range, which fields of the trace are computed from.
         "whole_from_ns": found.from_ns,
         "whole_to_ns": found.to_ns,
         "spans_max": spans_max,
     }
-    counts = store.rows(
-        _MATCHING_COUNTS.format(identity=", ".join(SPAN_IDENTITY), matching=matching, settings=SETTINGS),
-        parameters,
-    )
+    counts = store.rows(_compose(_MATCHING_COUNTS, matching=matching), parameters)
     of_trace = {trace_id: Matching(count, []) for trace_id, count in counts}
-    for row in _rows(store, _FIRST_MATCHING.format(matching=matching, settings=SETTINGS), parameters):
+    for row in _rows(store, compose(_FIRST_MATCHING, matching=matching), parameters):
         # A span may have arrived since the count.
         of_trace.setdefault(row["TraceId"], Matching(1, [])).first.append(row)
     return of_trace

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from receiver.engine.sql_text import compose
 from receiver.engine.store import DEPLOYMENT_EVENTS, Store
 from receiver.errors import StoreTrouble
+from receiver.time_range import instant_text
 
 Event = Mapping[str, Any]
 """A deployment event as the platform sent it."""
@@ -36,23 +37,25 @@ ROWS_MAX = 1_000
 """Maximum number of events of an INSERT. The ids of more would not fit into a parameter of a statement."""
 INSERTS_MAX = 3
 """INSERTs of the same events after which the store counts as defective."""
-_STORED: Final = f"""
-SELECT DISTINCT EventId FROM {DEPLOYMENT_EVENTS}
-WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}}
-  AND EventId IN {{ids:Array(String)}}
-"""  # noqa: S608 - the table's name is a constant
-_NEWEST: Final = f"""
-SELECT JSONExtractFloat(Event, 'created') FROM {DEPLOYMENT_EVENTS}
-WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}}
-  AND Created <= fromUnixTimestamp64Milli({{now_ms:Int64}})
+_STORED: Final = compose("""
+SELECT DISTINCT EventId FROM {deployment_events}
+WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String}
+  AND EventId IN {ids:Array(String)}
+""")
+
+
+_NEWEST: Final = compose("""
+SELECT JSONExtractFloat(Event, 'created') FROM {deployment_events}
+WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String}
+  AND Created <= fromUnixTimestamp64Milli({now_ms:Int64})
 ORDER BY Created DESC LIMIT 1
-"""  # noqa: S608 - as above
-_STATE: Final = f"""
-SELECT toString(ReadyState) FROM {DEPLOYMENT_EVENTS}
-WHERE ProjectId = {{project:String}} AND DeploymentId = {{deployment:String}} AND ReadyState != ''
-  AND Created <= fromUnixTimestamp64Milli({{now_ms:Int64}})
+""")
+_STATE: Final = compose("""
+SELECT toString(ReadyState) FROM {deployment_events}
+WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String} AND ReadyState != ''
+  AND Created <= fromUnixTimestamp64Milli({now_ms:Int64})
 ORDER BY Created DESC LIMIT 1
-"""  # noqa: S608 - as above
+""")
 
 
 class Stored(NamedTuple):
@@ -182,8 +185,7 @@ def _number(parent: Event, name: str) -> float:
 
 
 def _instant(milliseconds: int) -> str:
-    at = datetime.fromtimestamp(milliseconds // 1_000, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{milliseconds % 1_000:03}"
+    return instant_text(milliseconds // 1_000, sep=" ", zone=f".{milliseconds % 1_000:03}")
 
 
 def _json(event: Event) -> bytes:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from receiver.backoff import backoff_s
 from receiver.console.ui.event_refresh import NOT_CONFIGURED, FetchState
 from receiver.engine.store import Store
 from receiver.errors import ReceiverError, StoreTrouble
@@ -67,6 +68,7 @@ class Pause:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._lengths_s = backoff_s(PAUSE_FIRST_S, PAUSE_S_MAX)
         self._length_s = 0.0
         self._until_s = 0.0
         self._is_trying = False
@@ -90,13 +92,13 @@ class Pause:
         if self.reason and not self._is_trying:
             return
         self._is_trying = False
-        self._length_s = min(max(PAUSE_FIRST_S, self._length_s * 2), PAUSE_S_MAX)
+        self._length_s = next(self._lengths_s)
         self._until_s = self._clock() + self._length_s
         self.reason = reason
 
     def end(self) -> None:
         """End the pause: a call succeeded."""
-        self._length_s, self.reason = 0.0, ""
+        self._lengths_s, self.reason = backoff_s(PAUSE_FIRST_S, PAUSE_S_MAX), ""
 
 
 @dataclass(slots=True)

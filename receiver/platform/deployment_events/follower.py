@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from receiver.console.queries.limits import SHORT_SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.engine.sql_text import compose
+from receiver.engine.store import Store
 from receiver.errors import OperatorError, ReceiverError, StoreTrouble
 from receiver.logs import limited
 from receiver.platform.client.connection import PlatformClient
@@ -43,14 +43,14 @@ LIVE_S: Final = 60
 """Age of the newest span up to which a deployment counts as live."""
 Item = Event | ReceiverError | None
 """What a stream yields: an event, the error that ended it, or `None` at its end."""
-_LIVE: Final = f"""
-SELECT toString(DeploymentId), max(Timestamp) AS newest FROM {TABLE}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}}) AND startsWith(DeploymentId, 'dpl_')
+_LIVE: Final = compose("""
+SELECT toString(DeploymentId), max(Timestamp) AS newest FROM {table}
+WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}) AND startsWith(DeploymentId, 'dpl_')
 GROUP BY DeploymentId
 ORDER BY newest DESC, DeploymentId
-LIMIT {{limit:UInt64}}
-{SHORT_SETTINGS}, max_threads = 1
-"""  # noqa: S608 - constants
+LIMIT {limit:UInt64}
+{short_settings}, max_threads = 1
+""")
 
 
 class Items(asyncio.Queue[Item]):

@@ -20,7 +20,7 @@ from receiver.console.api.routes import Api
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.limits import limit_exceeded
 from receiver.engine.embedded import MARKED_QUERY_THREADS
-from receiver.engine.limits import SECONDS_MAX, SETTINGS
+from receiver.engine.sql_text import SECONDS_MAX, SETTINGS
 from receiver.engine.store import NO_FILTERS, Store
 from receiver.errors import StoreTrouble
 from tests.support import engines

@@ -170,7 +170,7 @@ def beside(name: str) -> dict[str, str]:
     return {"since": "2001-01-01"} if name == "until" else {}
 
 
-def is_accepted(question: Question, name: str, value: str) -> bool:
+def is_accepted(question: Question[Any], name: str, value: str) -> bool:
     required = {each.name: REQUIRED[each.name] for each in question.parameters if each.is_required}
     try:
         question.parse({**required, **beside(name), name: value})

@@ -16,7 +16,7 @@ from receiver.console.api import spool as module
 from receiver.console.api.spool import FILE_BYTES_MAX, MEMORY_BYTES_MAX, ClientTooSlow, Spool, SpoolSpace
 from receiver.console.api.streaming import stream_from_thread
 from receiver.console.queries.limits import within_time
-from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.sql_text import SECONDS_MAX
 from receiver.errors import StoreTrouble
 
 PIECE = bytes(64 * 1024)

@@ -9,7 +9,7 @@ from receiver.console.queries.message_template import (
     TEMPLATE_PARAMETERS,
     template_sql,
 )
-from receiver.engine.limits import SETTINGS
+from receiver.engine.sql_text import SETTINGS, Sql, compose
 from receiver.engine.store import Store
 from tests.support.cases import each_case
 from tests.support.message_templates import template_of
@@ -63,8 +63,10 @@ def test_engine_computes_the_same_templates(store: Store) -> None:
         *("".join(rng.choices(PIECES, k=rng.randrange(1, 12))) for _ in range(3_000)),
     ]
 
-    source = "(SELECT arrayJoin({messages:Array(String)}) AS message)"
-    statement = f"SELECT {template_sql('message')} FROM {source}"  # noqa: S608 - constants
+    statement = compose(
+        "SELECT {template} FROM (SELECT arrayJoin({messages:Array(String)}) AS message)",
+        template=template_sql(Sql("message")),
+    )
     found = [
         template
         for place in range(0, len(messages), 100)

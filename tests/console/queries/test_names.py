@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from receiver.console.queries.attributes import attributes
+from receiver.console.queries.filters.filter import HasSpan
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.limits import TRACES_MAX, LimitedLines
 from receiver.console.queries.names import Bounds, operations, services
@@ -82,7 +83,7 @@ def test_attributes_are_counted_by_scope(store: Store, spans: Sequence[Span]) ->
 
 @pytest.mark.parametrize("key", ["http.route", "odd key'\"\\", "absent", "') OR 1=1 --", "{from_ns:String}"])
 def test_values_of_an_attribute_are_counted(store: Store, spans: Sequence[Span], key: str) -> None:
-    rows = rows_of(attributes(store, Asked(range=DAY.range, texts={"key": key}), NOW_S))
+    rows = rows_of(attributes(store, Asked(range=DAY.range, own=key), NOW_S))
 
     expected = Counter(
         (scope, span[column][key])
@@ -106,7 +107,7 @@ def test_list_over_its_limit_is_cut(store: Store) -> None:
 def test_search_finds_the_same_traces_on_every_engine(store: Store, spans: Sequence[Span]) -> None:
     rng = random.Random(5)
     for text, matches in [("", lambda _span: True), *(random_filter(rng) for _ in range(RANDOM_CASES))]:
-        answer = search(store, SearchQuery(parse_filter(text), limit=TRACES_MAX), now_s=NOW_S)
+        answer = search(store, SearchQuery(HasSpan(parse_filter(text)), limit=TRACES_MAX), now_s=NOW_S)
 
         found = {row["trace_id"]: row for row in rows_of(answer)}
 

@@ -353,7 +353,7 @@ def test_every_table_with_projects_has_a_condition(store: Store) -> None:
 
 
 def test_question_of_a_limited_user_still_reads_rollups(store: Store, *, is_rolled_up: bool) -> None:
-    recorded, asked = ReadTables(store), Asked(TimeRange(since_s=72 * 3_600))
+    recorded, asked = ReadTables(store), Asked[str | None](TimeRange(since_s=72 * 3_600))
     with store.marked("test", table_filters(("prj_mine",))):
         lines = b"".join(attributes(recorded, asked, NOW_S).pieces())
 

@@ -15,12 +15,14 @@ import pytest
 from receiver.config.promoted import promoted_attributes
 from receiver.console.queries.attributes import attributes
 from receiver.console.queries.comparison.shifts import Sides, shift_rows
-from receiver.console.queries.filters.filter_sql import Condition, compiled
+from receiver.console.queries.filters.filter import HasSpan
+from receiver.console.queries.filters.filter_sql import compiled
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.limits import TRACES_MAX
 from receiver.console.queries.question import Asked
 from receiver.console.queries.search import SearchQuery, search
 from receiver.engine import promoted, schema
+from receiver.engine.sql_text import Sql
 from receiver.engine.store import Store, Version
 from receiver.time_range import TimeRange
 from tests.support import engines
@@ -136,7 +138,7 @@ def random_filter(rng: random.Random, keys: Sequence[str]) -> Written:
 
 
 def found(store: Store, text: str) -> dict[str, dict[str, Any]]:
-    wanted = SearchQuery(parse_filter(text), limit=TRACES_MAX)
+    wanted = SearchQuery(HasSpan(parse_filter(text)), limit=TRACES_MAX)
     lines = b"".join(search(store, wanted, now_s=NOW_S).pieces()).splitlines()
     return {row["trace_id"]: row for row in map(json.loads, lines)}
 
@@ -166,7 +168,7 @@ def test_filters_give_the_same_result_without_columns(plain_store: Store, spans:
 
 @each_case("key", [*KEYS, "absent.key"])
 def test_values_are_counted_by_scope(store: Store, spans: Sequence[Span], key: str) -> None:
-    answer = attributes(store, Asked(range=TimeRange(since_s=86_400), texts={"key": key}), NOW_S)
+    answer = attributes(store, Asked(range=TimeRange(since_s=86_400), own=key), NOW_S)
     rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
 
     expected = Counter(
@@ -205,8 +207,8 @@ def test_filter_for_a_promoted_attribute_reads_no_map_of_all_attributes(
 def test_shifts_count_every_spelling_of_a_key(store: Store, spans: Sequence[Span]) -> None:
     selected = [span for span in spans if "http.method" in span["SpanAttributes"]]
     sides = Sides(
-        Condition("mapContains(SpanAttributes, 'http.method')", {}),
-        Condition("1", {}),
+        Sql("mapContains(SpanAttributes, 'http.method')"),
+        Sql("1"),
         TimeRange(since_s=30 * 86_400).parameters(NOW_S),
         len(selected),
         len(spans) - len(selected),

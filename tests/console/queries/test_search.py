@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from receiver.console.queries.filters.filter import HasSpan
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.regex_size import regex_size
 from receiver.console.queries.limits import TRACES_MAX
 from receiver.console.queries.search import BATCH_TRACES, RECENT_DIVISOR, SearchQuery, search
-from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, StoreTrouble
 from receiver.time_range import TimeRange
@@ -53,7 +54,7 @@ def store(engine_dir: Path, spans: Sequence[Span]) -> Iterator[Store]:
 
 
 def found(store: Store, text: str, limit: int = TRACES_MAX) -> list[dict[str, Any]]:
-    wanted = SearchQuery(parse_filter(text), limit=limit)
+    wanted = SearchQuery(HasSpan(parse_filter(text)), limit=limit)
     pieces = search(store, wanted, now_s=NOW_S).pieces()
     return [json.loads(line) for line in b"".join(pieces).splitlines()]
 
@@ -90,7 +91,7 @@ SHAPES = (
 
 def statements_of(text: str) -> list[str]:
     recording: Any = RecordingStore()
-    list(search(recording, SearchQuery(parse_filter(text)), now_s=NOW_S).pieces())
+    list(search(recording, SearchQuery(HasSpan(parse_filter(text))), now_s=NOW_S).pieces())
     return list(recording.statements)
 
 
@@ -160,7 +161,7 @@ def test_expensive_regular_expressions_are_refused(store: Store, text: str) -> N
 def test_answer_of_a_limit_is_cut_and_newest_first(store: Store) -> None:
     whole = found(store, "status=error")
 
-    answer = search(store, SearchQuery(parse_filter("status=error"), limit=5), now_s=NOW_S)
+    answer = search(store, SearchQuery(HasSpan(parse_filter("status=error")), limit=5), now_s=NOW_S)
     lines = b"".join(answer.pieces()).splitlines()
 
     assert [json.loads(line) for line in lines] == whole[:5]
@@ -218,7 +219,7 @@ def test_range_in_the_future_has_only_its_own_spans(store: Store, spans: Sequenc
 def test_answer_with_exactly_the_limit_is_not_cut(store: Store) -> None:
     count = len(found(store, "status=error"))
 
-    answer = search(store, SearchQuery(parse_filter("status=error"), limit=count), now_s=NOW_S)
+    answer = search(store, SearchQuery(HasSpan(parse_filter("status=error")), limit=count), now_s=NOW_S)
 
     assert b"".join(answer.pieces()).count(b"\n") == count > BATCH_TRACES
     assert not answer.is_cut

@@ -19,8 +19,8 @@ from receiver.console.queries.comparison.shifts import (
     sample_text,
     shift_rows,
 )
-from receiver.console.queries.filters.filter_sql import Condition
 from receiver.console.queries.questions import QUESTIONS
+from receiver.engine.sql_text import Sql
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
@@ -185,8 +185,8 @@ def test_sides_that_are_samples_are_named(selection_every: int, rest_every: int,
 def test_sample_bounds_the_spans_and_keeps_the_shares(store: Store, spans: Sequence[Span]) -> None:
     selection = [span for span in spans if span["StatusCode"] == "Error"]
     sides = Sides(
-        Condition("StatusCode = 'Error'", {}),
-        Condition("1", {}),
+        Sql("StatusCode = 'Error'"),
+        Sql("1"),
         TimeRange().parameters(NOW_S),
         len(selection),
         len(spans) - len(selection),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from receiver.console.queries.filters.filter import HasSpan
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.group_key import parse_group_key
 from receiver.console.queries.search import SearchQuery, found_traces
@@ -69,7 +70,7 @@ def test_matching_spans_agree_with_plain_python(store: Store, spans: Sequence[Sp
     total = 0
     for _ in range(RANDOM_CASES):
         text, matches = random_filter(rng)
-        wanted = SearchQuery(parse_filter(text), limit=TRACES)
+        wanted = SearchQuery(HasSpan(parse_filter(text)), limit=TRACES)
         found = found_traces(store, wanted, NOW_S)
 
         matching = matching_spans(store, wanted, found, NOW_S, 2)

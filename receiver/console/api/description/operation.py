@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from receiver.console.queries.page_cursor import CURSOR_CHARS_MAX
 from receiver.console.queries.parameter_types import TIME, TRACE_ID, whole_number, with_default
@@ -50,7 +50,7 @@ def since(default: str = SINCE_DEFAULT) -> Parameter:
     return Parameter("since", f"start of the time range: {_TIME_TEXT}", schema=with_default(TIME, default))
 
 
-def question_parameters(question: Question) -> Iterator[Parameter]:
+def question_parameters(question: Question[Any]) -> Iterator[Parameter]:
     """Yield all parameters of a question."""
     yield from question.parameters
     if question.has_filter:

@@ -11,28 +11,30 @@ from typing import NamedTuple
 
 from receiver.console.queries.limits import COUNTS_MAX, LimitedLines, parse_limit, within_time
 from receiver.console.queries.question import reject_unknown_parameters
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.engine.sql_text import compose
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import SINCE_DEFAULT, TimeRange, parse_range
 
 _HEX = re.compile(r"[0-9a-f]{2,32}")
 DIGITS_MAX = 32
 
-_COUNTS = f"""
+_COUNTS = compose(
+    """
 SELECT
-    substring(TraceId, 1, {{digits:UInt8}}) AS Prefix,
+    substring(TraceId, 1, {digits:UInt8}) AS Prefix,
     count() AS Spans,
     uniqExact(TraceId, SpanId) AS Distinct
-FROM {TABLE}
-WHERE startsWith(TraceId, {{trace_id:String}})
-  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+FROM {table}
+WHERE startsWith(TraceId, {trace_id:String})
+  AND {in_range}
 GROUP BY Prefix
 ORDER BY Prefix
-LIMIT {COUNTS_MAX + 1}
-{SETTINGS}
-"""  # noqa: S608 - the table's name is a constant
+LIMIT {limit}
+{settings}
+""",
+    limit=COUNTS_MAX + 1,
+)
 
 
 class CountQuery(NamedTuple):

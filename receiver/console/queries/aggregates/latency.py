@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
@@ -13,13 +14,14 @@ from receiver.console.queries.aggregates.time_buckets import (
     automatic_every_s,
     parse_every,
 )
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.requests import SPANS, spans_condition
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.requests import SPANS, parse_spans
+from receiver.console.queries.selection import selection
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
+from receiver.time_range import TimeRange
 
 PARAMETERS: Final = (
     Parameter(
@@ -44,25 +46,22 @@ SELECT
     {start} AS start,
     {complete} AS complete,
     low_ns / 1e6 AS from_ms,
-    transform(low_ns, {{lower_ns:Array(UInt64)}}, {{upper_ns:Array(UInt64)}}, toUInt64(0)) / 1e6 AS to_ms,
+    transform(low_ns, {lower_ns:Array(UInt64)}, {upper_ns:Array(UInt64)}, toUInt64(0)) / 1e6 AS to_ms,
     spans,
     errors
 FROM
 (
     SELECT
         {bucket_s} AS bucket_s,
-        roundDown(Duration, {{lower_ns:Array(UInt64)}}) AS low_ns,
+        roundDown(Duration, {lower_ns:Array(UInt64)}) AS low_ns,
         count() AS spans,
         countIf(StatusCode = 'Error') AS errors
     FROM {table}
-    WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-      AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-      AND {counted}
-      AND ({condition})
+    WHERE {where}
     GROUP BY bucket_s, low_ns
 )
 ORDER BY bucket_s, low_ns
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
 
@@ -79,32 +78,31 @@ class LatencyRow(TypedDict):
     errors: int
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    spans_condition(asked.texts.get("spans", "requests"))
-    _every_s(asked, time.time())
+class LatencyParameters(NamedTuple):
+    """Parameters of this question."""
+
+    counted: Sql
+    """Condition for the spans that count."""
+    every_s: int
+    """Length of a time bucket; 0: chosen from the time range."""
 
 
-def latency(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def parse_own(query: Mapping[str, str], time_range: TimeRange) -> LatencyParameters:
+    """Parse the parameters of this question."""
+    return LatencyParameters(parse_spans(query), parse_every(query, time_range, time.time()))
+
+
+def latency(store: Store, asked: Asked[LatencyParameters], now_s: float) -> LimitedLines:
     """Return a line for each pair of a time bucket and a duration bucket that has spans, oldest first."""
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    statement = _LATENCY.format(
-        start=START,
-        complete=COMPLETE,
-        bucket_s=BUCKET_S,
-        table=TABLE,
-        counted=spans_condition(asked.texts.get("spans", "requests")),
-        condition=condition.sql,
-        settings=SETTINGS,
-    )
+    selected = selection(store, asked, now_s)
+    where = selected.where(asked.own.counted)
+    statement = compose(_LATENCY, start=START, complete=COMPLETE, bucket_s=BUCKET_S, where=where)
     begin_s, end_s = asked.range.past_s(now_s)
     lines = store.lines(
         statement,
         {
-            **condition.parameters,
-            **asked.range.parameters(now_s),
-            "every_s": _every_s(asked, now_s),
+            **selected.parameters,
+            "every_s": asked.own.every_s or automatic_every_s(asked.range, now_s),
             # Parameters are whole numbers or texts; the engine parses the text.
             "begin_s": str(begin_s),
             "end_s": str(end_s),
@@ -114,8 +112,3 @@ def latency(store: Store, asked: Asked, now_s: float) -> LimitedLines:
         },
     )
     return LimitedLines(within_time(lines), asked.limit)
-
-
-def _every_s(asked: Asked, now_s: float) -> int:
-    every = asked.texts.get("every")
-    return automatic_every_s(asked.range, now_s) if every is None else parse_every(every, asked.range, now_s)

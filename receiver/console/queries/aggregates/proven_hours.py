@@ -10,6 +10,7 @@ from receiver.console.queries.rollup.proofs import Parts, is_unchanged, proven
 from receiver.console.queries.rollup.ranges import Range, Values, runs, uncovered
 from receiver.console.queries.rollup.slots import Slot
 from receiver.console.queries.rollup.tables import ATTRIBUTE_TABLES, HOUR_NS, HOUR_S, HOURS_OF_DAY
+from receiver.engine.sql_text import Sql, compose, identifier, joined
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 
@@ -59,7 +60,7 @@ class ProvenHours(NamedTuple):
             *(Range(hour * HOUR_NS, (hour + 1) * HOUR_NS, self.slots[hour].received_to_ms) for hour in late),
         ]
 
-    def of_rollup(self, name: str, values: Values) -> str:
+    def of_rollup(self, name: str, values: Values) -> Sql:
         """Return the condition for the hourly rows of the slots, and add its parameters, named `name…`."""
         versions = {hour: slot.version for hour, slot in sorted(self.slots.items())}
         return of_versions(name, versions, 1, values, is_mixed=self.is_mixed)
@@ -99,7 +100,7 @@ def proven_hours(store: Store, checked: Checked, from_ns: int, to_ns: int) -> Pr
 
 def of_versions(
     name: str, versions: Mapping[int, int], length: int, values: Values, *, is_mixed: bool
-) -> str:
+) -> Sql:
     """Return the condition for the rows of these versions, and add its parameters, named `name…`.
 
     `versions`: first hour of the row → version. `length`: hours that a row covers. `is_mixed`: whether the
@@ -108,19 +109,21 @@ def of_versions(
     alternatives = []
     for place, (first, end) in enumerate(runs(_hours(versions, length))):
         values |= {f"{name}_from{place}": first * HOUR_S, f"{name}_to{place}": end * HOUR_S}
-        alternatives.append(
-            f"(Hour >= toDateTime({{{name}_from{place}:UInt32}}, 'UTC') "
-            f"AND Hour < toDateTime({{{name}_to{place}:UInt32}}, 'UTC'))"
+        template = (
+            "(Hour >= toDateTime({{name}_from{place}:UInt32}, 'UTC') "
+            "AND Hour < toDateTime({{name}_to{place}:UInt32}, 'UTC'))"
         )
-    text = f"({' OR '.join(alternatives)})"
+        alternatives.append(compose(template, name=identifier(name), place=place))
+    hours = compose("({any})", any=joined(" OR ", alternatives))
     # Without other versions, the condition would only cost time: the proof has seen all rows.
     if not is_mixed:
-        return text
+        return hours
     values |= {f"{name}_hours": list(versions), f"{name}_versions": list(versions.values())}
-    return (
-        f"{text} AND Version = transform(toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), "
-        f"{{{name}_hours:Array(Int64)}}, {{{name}_versions:Array(UInt64)}}, toUInt64(0))"
+    template = (
+        "{hours} AND Version = transform(toInt64(intDiv(toUnixTimestamp(Hour), {hour_s})), "
+        "{{name}_hours:Array(Int64)}, {{name}_versions:Array(UInt64)}, toUInt64(0))"
     )
+    return compose(template, hours=hours, hour_s=HOUR_S, name=identifier(name))
 
 
 def _hours(firsts: Iterable[int], length: int) -> Iterable[int]:

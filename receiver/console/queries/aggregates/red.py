@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final, NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from receiver.console.queries.aggregates.red_measures import (
     ESTIMATES_OF_ROWS,
@@ -23,15 +24,16 @@ from receiver.console.queries.aggregates.time_buckets import (
 )
 from receiver.console.queries.filters.close_keys import close_keys
 from receiver.console.queries.filters.filter import Attribute, Comparison, Exists, HasSpan, Intrinsic, terms
-from receiver.console.queries.filters.filter_sql import Condition, check_regexes, compiled
 from receiver.console.queries.group_key import FIELDS, GroupKey, parse_group_key
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.requests import SPANS, spans_condition
-from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, OPERATIONS
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.requests import SPANS, parse_spans
+from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, IS_REQUEST, OPERATIONS
+from receiver.console.queries.selection import Selection, selection
+from receiver.engine.sql_text import Sql, compose, joined
+from receiver.engine.store import Store
+from receiver.time_range import TimeRange
 
 PARAMETERS: Final = (
     Parameter(
@@ -75,20 +77,16 @@ FROM
     )
 )
 ORDER BY group_spans DESC, group, bucket_s
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
-_SPANS = f"""
-{TABLE}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-"""
-_SECONDS_OF_BUCKET: Final = (
+_SECONDS_OF_BUCKET: Final = Sql(
     "if(bucket_s >= {end_s:Float64}, toFloat64({every_s:Int64}), "
     "least(toFloat64(bucket_s + {every_s:Int64}), {end_s:Float64}) "
     "- greatest(toFloat64(bucket_s), {begin_s:Float64}))"
 )
 """Seconds of a bucket that are in the time range. Buckets after now hold spans of a clock that is ahead."""
+_START: Final = compose("{start} AS start, {complete} AS complete,", start=START, complete=COMPLETE)
 
 
 class RedRow(TypedDict):
@@ -111,31 +109,40 @@ class RedRow(TypedDict):
     estimated_spans_margin: float | None
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    # The query parses these again. Checked here, an error is reported before the query waits for a place.
-    parse_group_key(asked.texts.get("by", "service"))
-    spans_condition(asked.texts.get("spans", "requests"))
-    if "every" in asked.texts:
-        parse_every(asked.texts["every"], asked.range, time.time())
+class RedParameters(NamedTuple):
+    """Parameters of this question."""
+
+    group: GroupKey
+    counted: Sql = IS_REQUEST
+    """Condition for the spans that count."""
+    every_s: int = 0
+    """Length of a time bucket; 0: no line for each bucket."""
 
 
-def red(store: Store, asked: Asked, now_s: float, percentiles: str = PERCENTILES) -> LimitedLines:
+def parse_own(query: Mapping[str, str], time_range: TimeRange) -> RedParameters:
+    """Parse the parameters of this question."""
+    return RedParameters(
+        group=parse_group_key(query.get("by", "service")),
+        counted=parse_spans(query),
+        every_s=parse_every(query, time_range, time.time()),
+    )
+
+
+def red(
+    store: Store, asked: Asked[RedParameters], now_s: float, percentiles: Sql = PERCENTILES
+) -> LimitedLines:
     """Return a line for each group, or with `every` for each of its buckets; large groups first.
 
     `percentiles`: the columns of the line with percentiles.
     """
-    group = parse_group_key(asked.texts.get("by", "service"))
-    check_regexes(store, asked.filter)
-    condition, found = compiled(store, asked.filter), group.expressions(store)
-    every_s = parse_every(asked.texts["every"], asked.range, now_s) if "every" in asked.texts else 0
-    counted = spans_condition(asked.texts.get("spans", "requests"))
-    of_spans = f"{_SPANS} AND {counted} AND {found.is_present} AND ({condition.sql})"
+    group, counted, every_s = asked.own
+    selected = selection(store, asked, now_s)
+    found = group.expressions(store)
+    where = selected.where(counted, found.is_present_sql)
     begin_s, end_s = asked.range.past_s(now_s)
     parameters = {
-        **condition.parameters,
+        **selected.parameters,
         **group.parameters,
-        **asked.range.parameters(now_s),
         # Parameters are whole numbers or texts; the engine parses the text.
         "begin_s": str(begin_s),
         "end_s": str(end_s),
@@ -144,27 +151,28 @@ def red(store: Store, asked: Asked, now_s: float, percentiles: str = PERCENTILES
     }
     statement = Statement(
         _statement(
-            found.value,
-            BUCKET_S if every_s else "",
-            f"{OF_SPANS}, {ESTIMATES_OF_SPANS}",
+            found.value_sql,
+            BUCKET_S if every_s else None,
+            joined(", ", (OF_SPANS, ESTIMATES_OF_SPANS)),
             percentiles,
-            of_spans,
+            compose("{table} WHERE {where}", where=where),
         ),
         _statement(
-            found.value,
-            BUCKET_S_OF_HOUR if every_s else "",
-            f"{OF_ROWS}, {ESTIMATES_OF_ROWS}",
+            found.value_sql,
+            BUCKET_S_OF_HOUR if every_s else None,
+            joined(", ", (OF_ROWS, ESTIMATES_OF_ROWS)),
             percentiles,
             SOURCE,
         ),
         parameters,
     )
-    lines = rollup_lines(store, statement, _wanted(asked, group, condition, every_s, now_s))
-    return LimitedLines(within_time(lines), asked.limit, lambda: _close_keys(store, group, asked, now_s))
+    lines = rollup_lines(store, statement, _wanted(asked, selected, now_s))
+    return LimitedLines(within_time(lines), asked.limit, lambda: _close_keys(store, asked, now_s))
 
 
-def _close_keys(store: Store, group: GroupKey, asked: Asked, now_s: float) -> list[str]:
+def _close_keys(store: Store, asked: Asked[RedParameters], now_s: float) -> list[str]:
     """Return stored attributes whose keys are similar to that of the groups, if no span has it."""
+    group = asked.own.group
     if group.column:
         return []
     return close_keys(
@@ -172,35 +180,38 @@ def _close_keys(store: Store, group: GroupKey, asked: Asked, now_s: float) -> li
     )
 
 
-def _statement(group: str, bucket_s: str, measures: str, percentiles: str, source: str) -> str:
-    """Return the statement. `bucket_s`: empty without `every`."""
-    return _RED.format(
-        start=f"{START} AS start, {COMPLETE} AS complete," if bucket_s else "",
-        seconds=_SECONDS_OF_BUCKET if bucket_s else "({end_s:Float64} - {begin_s:Float64})",
+def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql, source: Sql) -> Sql:
+    """Return the statement. `bucket_s`: `None` without `every`."""
+    return compose(
+        _RED,
+        start=_START if bucket_s else Sql(""),
+        seconds=_SECONDS_OF_BUCKET if bucket_s else Sql("({end_s:Float64} - {begin_s:Float64})"),
         group=group,
-        group_spans="sum(spans) OVER (PARTITION BY group)" if bucket_s else "spans",
-        bucket_s=bucket_s or "toInt64(0)",
+        group_spans=Sql("sum(spans) OVER (PARTITION BY group)") if bucket_s else Sql("spans"),
+        bucket_s=bucket_s or Sql("toInt64(0)"),
         measures=measures,
         percentiles=percentiles,
         source=source,
-        settings=SETTINGS,
     )
 
 
-def _wanted(asked: Asked, group: GroupKey, condition: Condition, every_s: int, now_s: float) -> Wanted | None:
+def _wanted(asked: Asked[RedParameters], selected: Selection, now_s: float) -> Wanted | None:
     """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
+    group, counted, every_s = asked.own
     columns = {group.column, *(_column_of(term) for term in terms(asked.filter))}
-    of_requests = asked.texts.get("spans", "requests") == "requests"
+    of_requests = counted == IS_REQUEST
     if every_s % HOUR_S:
         return None
     if of_requests and columns <= {*DEPLOYMENTS.keys}:
-        rollup, text = DEPLOYMENTS, condition.sql
+        rollup, condition = DEPLOYMENTS, selected.condition
     elif columns <= {*OPERATIONS.keys}:
-        rollup, text = OPERATIONS, f"({condition.sql}) AND IsRequest" if of_requests else condition.sql
+        rollup, condition = OPERATIONS, selected.condition
+        if of_requests:
+            condition = compose("({filter}) AND IsRequest", filter=condition)
     else:
         return None
     by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
-    wanted = Wanted(rollup=rollup, condition=text, parameters=condition.parameters, by_hour=by_hour)
+    wanted = Wanted(rollup=rollup, condition=condition, parameters=selected.parameters, by_hour=by_hour)
     return wanted_in(asked.range, now_s, wanted)
 
 

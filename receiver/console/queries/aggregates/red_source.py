@@ -20,7 +20,8 @@ from receiver.console.queries.rollup.proofs import Parts, is_unchanged
 from receiver.console.queries.rollup.ranges import Range, Values, condition
 from receiver.console.queries.rollup.slots import Slot
 from receiver.console.queries.rollup.tables import HOUR, HOUR_S, HOURS_OF_DAY, MEASURES, OPERATIONS, Rollup
-from receiver.engine.store import TABLE, Parameters, Store
+from receiver.engine.sql_text import Sql, compose, identifier, joined, names
+from receiver.engine.store import Parameters, Store
 
 
 class Wanted(NamedTuple):
@@ -29,7 +30,7 @@ class Wanted(NamedTuple):
     from_ns: int = 0
     to_ns: int = 0
     rollup: Rollup = OPERATIONS
-    condition: str = "1"
+    condition: Sql = Sql("1")
     """Condition on the keys of the rollup."""
     parameters: Mapping[str, str | int] = {}
     """Parameters of the condition."""
@@ -61,7 +62,7 @@ class Covered(NamedTuple):
 class RedSource(NamedTuple):
     """A table expression, its parameters, and the slots that it reads."""
 
-    sql: str
+    sql: Sql
     parameters: Parameters
     wanted: Wanted
     covered: Covered = Covered()
@@ -110,11 +111,22 @@ def _source(wanted: Wanted, covered: Covered, ranges: Sequence[Range]) -> RedSou
     values: Values = {**wanted.parameters}
     selects = []
     if ranges:
-        measures = ", ".join(f"{MEASURES[name].of_span} AS {name}" for name in wanted.measures)
-        selects.append(
-            f"SELECT toDateTime({HOUR} * {HOUR_S}, 'UTC') AS Hour, {rollup.keys_of_span}, {measures} "  # noqa: S608 - constants
-            f"FROM {TABLE} WHERE {condition(ranges, values)} AND {rollup.condition} AND ({wanted.condition})"
+        measures = (
+            compose("{measure} AS {name}", measure=MEASURES[name].of_span, name=identifier(name))
+            for name in wanted.measures
         )
+        of_spans = compose(
+            "SELECT toDateTime({hour} * {hour_s}, 'UTC') AS Hour, {keys}, {measures} "
+            "FROM {table} WHERE {ranges} AND {is_counted} AND ({condition})",
+            hour=HOUR,
+            hour_s=HOUR_S,
+            keys=rollup.keys_of_span,
+            measures=joined(", ", measures),
+            ranges=condition(ranges, values),
+            is_counted=rollup.condition,
+            condition=wanted.condition,
+        )
+        selects.append(of_spans)
     by_day = {number * HOURS_OF_DAY: version for number, version in sorted(covered.days.items())}
     for table, versions, length in (
         (rollup.table, covered.hours, 1),
@@ -122,8 +134,12 @@ def _source(wanted: Wanted, covered: Covered, ranges: Sequence[Range]) -> RedSou
     ):
         if versions:
             of_slots = of_versions(table, versions, length, values, is_mixed=covered.is_mixed)
-            selects.append(
-                f"SELECT Hour, {', '.join(rollup.keys)}, {', '.join(wanted.measures)} "  # noqa: S608 - as above
-                f"FROM {table} WHERE {of_slots} AND ({wanted.condition})"
+            of_rows = compose(
+                "SELECT Hour, {columns} FROM {rollup} WHERE {slots} AND ({condition})",
+                columns=names((*rollup.keys, *wanted.measures)),
+                rollup=table,
+                slots=of_slots,
+                condition=wanted.condition,
             )
-    return RedSource(f"({' UNION ALL '.join(selects)})", values, wanted, covered)
+            selects.append(of_rows)
+    return RedSource(compose("({selects})", selects=joined(" UNION ALL ", selects)), values, wanted, covered)

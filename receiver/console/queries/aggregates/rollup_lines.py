@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
+from receiver.engine.sql_text import Sql
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.time_range import TimeRange
 
-SOURCE: Final = "{rollup}"
+SOURCE: Final = Sql("{rollup}")
 """Stands for the table expression in a statement over a rollup."""
 RANGE_S_MIN = 3 * 3_600
 """Longest range that reads only spans: the proof costs more than a rollup of few hours saves."""
@@ -22,8 +23,8 @@ ATTEMPTS_MAX = 2
 class Statement(NamedTuple):
     """A statement over the spans, and one over a rollup with the same lines."""
 
-    of_spans: str
-    of_rows: str
+    of_spans: Sql
+    of_rows: Sql
     """Has `SOURCE` in place of the table."""
     parameters: Mapping[str, str | int]
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from receiver.console.queries.filters.filter_sql import check_regexes, compiled
 from receiver.console.queries.limits import (
-    AGGREGATION_SETTINGS,
     GROUP_MEMORY_BYTES_MAX,
     LimitedLines,
     within_time,
 )
 from receiver.console.queries.question import Asked
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.selection import selection
+from receiver.engine.sql_text import Sql, compose, started_between
+from receiver.engine.store import Store
 from receiver.time_range import NS_MAX
 
 CALLER_AGE_S_MAX = 3_600
@@ -43,8 +43,7 @@ FROM
     (
         SELECT cityHash64(TraceId, SpanId) AS id, ServiceName AS service
         FROM {table}
-        WHERE Timestamp >= fromUnixTimestamp64Nano({{callers_from_ns:Int64}})
-          AND Timestamp < fromUnixTimestamp64Nano({{callers_to_ns:Int64}})
+        WHERE {callers_in_range}
     ) AS caller
     -- the engine keeps the second table in memory: calls are a small part of the spans
     INNER JOIN
@@ -56,11 +55,7 @@ FROM
             Duration AS duration_ns,
             StatusCode = 'Error' AS is_error
         FROM {table}
-        WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-          AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-          AND SpanKind IN ('Server', 'Consumer')
-          AND ParentSpanId != ''
-          AND ({condition})
+        WHERE {where}
     ) AS call
     ON caller.id = call.caller_id
     WHERE client != server
@@ -69,9 +64,11 @@ FROM
 )
 GROUP BY client, server
 ORDER BY calls DESC, client, server
-LIMIT {{limit:UInt64}}
-{settings}
+LIMIT {limit:UInt64}
+{aggregation_settings}, join_algorithm = 'grace_hash', max_bytes_in_join = {join_bytes_max}
 """
+
+_IS_CALL = Sql("SpanKind IN ('Server', 'Consumer') AND ParentSpanId != ''")
 
 
 class EdgeRow(TypedDict):
@@ -86,19 +83,18 @@ class EdgeRow(TypedDict):
     p95_ms: float
 
 
-def service_map(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def service_map(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the edges between services, one JSON object a line, those with the most calls first."""
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    settings = (
-        f"{AGGREGATION_SETTINGS}, join_algorithm = 'grace_hash', max_bytes_in_join = {GROUP_MEMORY_BYTES_MAX}"
+    selected = selection(store, asked, now_s)
+    statement = compose(
+        _EDGES,
+        callers_in_range=started_between("callers_from_ns", "callers_to_ns"),
+        where=selected.where(_IS_CALL),
+        join_bytes_max=GROUP_MEMORY_BYTES_MAX,
     )
-    statement = _EDGES.format(table=TABLE, condition=condition.sql, settings=settings)
     from_ns, to_ns = asked.range.bounds_ns(now_s)
     parameters = {
-        **condition.parameters,
-        "from_ns": from_ns,
-        "to_ns": to_ns,
+        **selected.parameters,
         "callers_from_ns": max(0, from_ns - CALLER_AGE_S_MAX * 10**9),
         "callers_to_ns": min(to_ns + CLOCK_SKEW_S_MAX * 10**9, NS_MAX),
         "limit": asked.limit + 1,

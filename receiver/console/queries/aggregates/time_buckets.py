@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from receiver.engine.sql_text import Sql, compose
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange, parse_seconds
 
@@ -17,20 +19,25 @@ _STEPS_S: Final = (
     *(step * _HOUR_S for step in (1, 3, 6, 12)),
     *(step * _DAY_S for step in (1, 7, 30, 365)),
 )
-BUCKET_S: Final = "intDiv(toUnixTimestamp(Timestamp), {every_s:Int64}) * {every_s:Int64}"
+_BUCKET_S = "intDiv(toUnixTimestamp({time}), {every_s:Int64}) * {every_s:Int64}"
+BUCKET_S: Final = compose(_BUCKET_S, time=Sql("Timestamp"))
 """Expression for the start of a span's bucket, in seconds since 1970."""
-BUCKET_S_OF_HOUR: Final = BUCKET_S.replace("Timestamp)", "Hour)")
+BUCKET_S_OF_HOUR: Final = compose(_BUCKET_S, time=Sql("Hour"))
 """The same for a row of a rollup, whose hour is in one bucket."""
-START: Final = "concat(replaceOne(toString(toDateTime(bucket_s)), ' ', 'T'), 'Z')"
+START: Final = Sql("concat(replaceOne(toString(toDateTime(bucket_s)), ' ', 'T'), 'Z')")
 """Expression for the start of the bucket `bucket_s` as RFC 3339. The session's time zone is UTC."""
 
-COMPLETE: Final = "toBool(bucket_s >= {begin_s:Float64} AND bucket_s + {every_s:Int64} <= {end_s:Float64})"
+COMPLETE: Final = Sql(
+    "toBool(bucket_s >= {begin_s:Float64} AND bucket_s + {every_s:Int64} <= {end_s:Float64})"
+)
 """Expression for whether the whole bucket `bucket_s` is in the time range, and in the past."""
 
 
-def parse_every(text: str, time_range: TimeRange, now_s: float) -> int:
-    """Parse the length of a bucket, such as `5m`, into seconds."""
-    every_s = parse_seconds(text)
+def parse_every(query: Mapping[str, str], time_range: TimeRange, now_s: float) -> int:
+    """Parse the length of a bucket, such as `5m`, into seconds; 0 if it is omitted."""
+    if "every" not in query:
+        return 0
+    every_s = parse_seconds(query["every"])
     begin_s, end_s = time_range.past_s(now_s)
     if not every_s or end_s - begin_s > every_s * BUCKETS_MAX:
         raise MalformedBody(

@@ -7,12 +7,12 @@ engine reduces the durations of an operation to percentiles and a histogram; the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
-from receiver.console.queries.comparison.deployments import seen_of
+from receiver.console.queries.comparison.deployments import IN_BOTH, seen_of
 from receiver.console.queries.comparison.error_levels import ErrorChange, error_levels
 from receiver.console.queries.comparison.new_errors import NewErrorRow, new_errors
 from receiver.console.queries.comparison.operation_change import SPANS_MIN, Samples, changes, relative_changes
@@ -20,13 +20,14 @@ from receiver.console.queries.comparison.shifts import ShiftRow, Sides, shift_ro
 from receiver.console.queries.comparison.statistics import wilson_interval
 from receiver.console.queries.comparison.verdict import Facts, Judged, verdict_of
 from receiver.console.queries.comparison.weights import Estimates, Weights, estimates_of
-from receiver.console.queries.comparison.windows import Windows, common_length, parse_first, window_of
-from receiver.console.queries.filters.filter_sql import Condition, check_regexes, compiled
+from receiver.console.queries.comparison.windows import Length, Windows, common_length, parse_first, window_of
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.selection import Selection, selection
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.time_range import TimeRange
 
 OPERATIONS_DEFAULT = 100
 OPERATIONS_MAX = 5_000
@@ -36,17 +37,17 @@ SHIFTS_SHOWN = 10
 _COMPARED_KEYS = frozenset({"deployment", "status"})
 """Fields of spans that differ by definition, or that the operations show."""
 
-_BUCKET = "bitShiftRight(reinterpretAsUInt64(toFloat64(Duration)), 47)"
+_BUCKET = Sql("bitShiftRight(reinterpretAsUInt64(toFloat64(Duration)), 47)")
 """Exponent and the first 5 bits of the mantissa: durations in a bucket differ by at most 3.1 %."""
 _OPERATIONS = """
 WITH Timestamp < fromUnixTimestamp64Nano(
-    if(DeploymentId = {{b:String}}, {{b_end_ns:Int64}}, {{a_end_ns:Int64}})) AS is_in_window,
+    if(DeploymentId = {b:String}, {b_end_ns:Int64}, {a_end_ns:Int64})) AS is_in_window,
     ifNull(SampleWeight, 0) AS weight
 SELECT
     ServiceName AS service,
     SpanName AS name,
     SpanKind AS kind,
-    DeploymentId = {{b:String}} AS is_b,
+    DeploymentId = {b:String} AS is_b,
     countIf(is_in_window) AS count,
     countIf(is_in_window AND StatusCode = 'Error') AS errors,
     quantilesExactIf(0.5, 0.95, 0.99)(Duration, is_in_window) AS percentiles_ns,
@@ -59,13 +60,13 @@ SELECT
             sumIf(weight * weight, is_in_window AND StatusCode = 'Error')
         ], []) AS weights
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND DeploymentId IN ({{a:String}}, {{b:String}})
-  AND ({condition})
+WHERE {where}
 GROUP BY service, name, kind, is_b
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
+"""
+_IN_WINDOW = """
+DeploymentId = {{side}:String} AND Timestamp < fromUnixTimestamp64Nano({{side}_end_ns:Int64}) AND ({filter})
 """
 
 
@@ -146,43 +147,42 @@ class _Pair(NamedTuple):
     b_in_range: bool = False
 
 
-def compare(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def compare(store: Store, asked: Asked[CompareParameters], now_s: float) -> LimitedLines:
     """Return one JSON object: the comparison of two deployments."""
     return LimitedLines(within_time(_line(store, asked, now_s)), 1)
 
 
-def check(asked: Asked) -> None:
-    """Raise `MalformedBody` for a parameter that is not valid."""
-    if asked.texts["a"] == asked.texts["b"]:
+class CompareParameters(NamedTuple):
+    """Parameters of this question."""
+
+    a: str
+    b: str
+    first: Length | None
+    """Length of the windows; `None`: that of the shorter deployment."""
+
+
+def parse_own(query: Mapping[str, str], _: TimeRange) -> CompareParameters:
+    """Parse the parameters of this question."""
+    if query["a"] == query["b"]:
         raise MalformedBody("b: expected another deployment than a", field="b")
-    if "first" in asked.texts:
-        parse_first(asked.texts["first"])
+    return CompareParameters(query["a"], query["b"], parse_first(query))
 
 
-def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+def _line(store: Store, asked: Asked[CompareParameters], now_s: float) -> Iterator[bytes]:
     yield msgspec.json.encode(_comparison(store, asked, now_s)) + b"\n"
 
 
-def _comparison(store: Store, asked: Asked, now_s: float) -> DeploymentComparison:
-    a, b = asked.texts["a"], asked.texts["b"]
-    chosen = parse_first(asked.texts["first"]) if "first" in asked.texts else None
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    range_parameters = asked.range.parameters(now_s)
-    seen_a, seen_b = seen_of(store, a, b, condition, range_parameters)
+def _comparison(store: Store, asked: Asked[CompareParameters], now_s: float) -> DeploymentComparison:
+    a, b, chosen = asked.own
+    selected = selection(store, asked, now_s)
+    seen_a, seen_b = seen_of(store, a, b, selected)
     length = chosen or common_length(seen_a, seen_b)
-    parameters = {
-        **condition.parameters,
-        **range_parameters,
-        "a": a,
-        "b": b,
-        "a_end_ns": seen_a.first_ns + length.ns,
-        "b_end_ns": seen_b.first_ns + length.ns,
-    }
-    pairs = _pairs(store, condition, parameters)
+    ends = {"a_end_ns": seen_a.first_ns + length.ns, "b_end_ns": seen_b.first_ns + length.ns}
+    compared = selected._replace(parameters={**selected.parameters, **ends, "a": a, "b": b})
+    pairs = _pairs(store, compared)
     judged = _judged(pairs)
-    levels = error_levels(store, condition.sql, parameters)
-    errors = new_errors(store, condition.sql, parameters)
+    levels = error_levels(store, compared)
+    errors = new_errors(store, compared)
     vanished = _one_sided({key: pair.a.spans for key, pair in pairs.items() if not pair.b_in_range})
     appeared = _one_sided({key: pair.b.spans for key, pair in pairs.items() if not pair.a_in_range})
     read_to_ns = min(round(now_s * 10**9), asked.range.bounds_ns(now_s)[1])
@@ -201,7 +201,7 @@ def _comparison(store: Store, asked: Asked, now_s: float) -> DeploymentCompariso
         "new_errors": errors.rows,
         "vanished": vanished[: asked.limit],
         "appeared": appeared[: asked.limit],
-        "shifts": _shifts(store, condition, parameters, pairs),
+        "shifts": _shifts(store, compared, pairs),
         "totals": {
             "services": len(levels.services),
             "operations": len(judged),
@@ -212,13 +212,11 @@ def _comparison(store: Store, asked: Asked, now_s: float) -> DeploymentCompariso
     }
 
 
-def _pairs(
-    store: Store, condition: Condition, parameters: dict[str, str | int]
-) -> dict[tuple[str, str, str], _Pair]:
+def _pairs(store: Store, selected: Selection) -> dict[tuple[str, str, str], _Pair]:
     """Return the operations (service, name, kind) of both deployments."""
-    statement = _OPERATIONS.format(table=TABLE, bucket=_BUCKET, condition=condition.sql, settings=SETTINGS)
+    statement = compose(_OPERATIONS, bucket=_BUCKET, where=selected.where(IN_BOTH))
     # An operation has a line for each side.
-    lines = store.lines(statement, {**parameters, "limit": 2 * OPERATIONS_MAX + 1})
+    lines = store.lines(statement, {**selected.parameters, "limit": 2 * OPERATIONS_MAX + 1})
     pairs: dict[tuple[str, str, str], _Pair] = defaultdict(_Pair)
     for line in b"".join(lines).splitlines():
         row = msgspec.json.decode(line)
@@ -311,28 +309,21 @@ def _frequent(operations: list[OneSided]) -> int:
     return sum(operation["count"] >= SPANS_MIN for operation in operations)
 
 
-def _shifts(
-    store: Store,
-    condition: Condition,
-    parameters: dict[str, str | int],
-    pairs: dict[tuple[str, str, str], _Pair],
-) -> list[ShiftRow]:
+def _shifts(store: Store, selected: Selection, pairs: dict[tuple[str, str, str], _Pair]) -> list[ShiftRow]:
     """Return the attribute values whose shares differ between the windows, strongest evidence first."""
 
-    def in_window(side: str) -> Condition:
-        end = f"Timestamp < fromUnixTimestamp64Nano({{{side}_end_ns:Int64}})"
-        # Without parameters of its own: `parameters` has them already.
-        return Condition(f"DeploymentId = {{{side}:String}} AND {end} AND ({condition.sql})", {})
+    def in_window(side: Sql) -> Sql:
+        return compose(_IN_WINDOW, side=side, filter=selected.condition)
 
     sides = Sides(
-        in_window("b"),
-        in_window("a"),
-        parameters,
+        in_window(Sql("b")),
+        in_window(Sql("a")),
+        selected.parameters,
         sum(pair.b.spans for pair in pairs.values()),
         sum(pair.a.spans for pair in pairs.values()),
-        common="DeploymentId IN ({a:String}, {b:String})",
+        common=IN_BOTH,
         excluded_keys=_COMPARED_KEYS,
         # Attributes such as versions often repeat the id, and would be the strongest shifts of all.
-        excluded_values=[str(parameters[side]) for side in ("a", "b") if parameters[side]],
+        excluded_values=[str(id_) for side in ("a", "b") if (id_ := selected.parameters[side])],
     )
     return list(shift_rows(store, sides, SHIFTS_SHOWN))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
-from receiver.console.queries.filters.filter_sql import Condition, check_regexes, compiled
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.selection import Selection, selection
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Parameters, Store
 from receiver.errors import NoSuchDeployment
 
 NAMED_MAX = 5
@@ -26,38 +26,34 @@ SELECT
     count() AS spans,
     countIf(StatusCode = 'Error') AS errors
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND ({condition})
+WHERE {where}
 GROUP BY project, deployment
 ORDER BY min(Timestamp) DESC, project, deployment
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
+IN_BOTH: Final = Sql("DeploymentId IN ({a:String}, {b:String})")
+"""Condition for the spans of the compared deployments."""
 _SPANS_SEEN = """
 SELECT
     DeploymentId,
     toUnixTimestamp64Nano(min(Timestamp)),
     toUnixTimestamp64Nano(max(Timestamp))
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND DeploymentId IN ({{a:String}}, {{b:String}})
-  AND ({condition})
+WHERE {where}
 GROUP BY DeploymentId
 {settings}
 """
-_CANDIDATES = f"""
+_CANDIDATES = compose("""
 SELECT DeploymentId
-FROM {TABLE}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+FROM {table}
+WHERE {in_range}
   AND DeploymentId != ''
 GROUP BY DeploymentId
 ORDER BY min(Timestamp) DESC, DeploymentId
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""  # noqa: S608 - constants of this module
+LIMIT {limit:UInt64}
+{settings}
+""")
 
 
 class DeploymentRow(TypedDict):
@@ -78,37 +74,28 @@ class Seen(NamedTuple):
     last_ns: int
 
 
-def deployments(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+def deployments(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the deployments, the newest first, one JSON object a line."""
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter)
-    lines = store.lines(
-        _DEPLOYMENTS.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
-        {**condition.parameters, **asked.range.parameters(now_s), "limit": asked.limit + 1},
-    )
+    selected = selection(store, asked, now_s)
+    statement = compose(_DEPLOYMENTS, where=selected.where())
+    lines = store.lines(statement, {**selected.parameters, "limit": asked.limit + 1})
     return LimitedLines(within_time(lines), asked.limit)
 
 
-def seen_of(
-    store: Store, a: str, b: str, condition: Condition, range_parameters: dict[str, str | int]
-) -> tuple[Seen, Seen]:
+def seen_of(store: Store, a: str, b: str, selected: Selection) -> tuple[Seen, Seen]:
     """Return when both deployments were seen. Raises `NoSuchDeployment` for a deployment without a span."""
-    rows = store.rows(
-        _SPANS_SEEN.format(table=TABLE, condition=condition.sql, settings=SETTINGS),
-        {**condition.parameters, **range_parameters, "a": a, "b": b},
-    )
+    statement = compose(_SPANS_SEEN, where=selected.where(IN_BOTH))
+    rows = store.rows(statement, {**selected.parameters, "a": a, "b": b})
     found = {str(deployment): Seen(first_ns, last_ns) for deployment, first_ns, last_ns in rows}
     for field, wanted in (("a", a), ("b", b)):
         if wanted not in found:
-            raise _unknown(store, field, wanted, range_parameters)
+            raise _unknown(store, field, wanted, selected.parameters)
     return found[a], found[b]
 
 
-def _unknown(
-    store: Store, field: str, wanted: str, range_parameters: dict[str, str | int]
-) -> NoSuchDeployment:
+def _unknown(store: Store, field: str, wanted: str, parameters: Parameters) -> NoSuchDeployment:
     """Return the error about a deployment without a span. It names stored deployments, never the input."""
-    names = [str(name) for (name,) in store.rows(_CANDIDATES, {**range_parameters, "limit": CANDIDATES_MAX})]
+    names = [str(name) for (name,) in store.rows(_CANDIDATES, {**parameters, "limit": CANDIDATES_MAX})]
     # Without the filter the deployment has spans, so the id is right, and only the filter excludes them.
     if wanted in names:
         return NoSuchDeployment(

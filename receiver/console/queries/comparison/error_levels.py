@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypedDict
 
 import msgspec
 
+from receiver.console.queries.comparison.deployments import IN_BOTH
 from receiver.console.queries.comparison.operation_change import (
     FALSE_ALARM_SHARE,
     SAME,
@@ -20,8 +21,9 @@ from receiver.console.queries.comparison.operation_change import (
 )
 from receiver.console.queries.comparison.statistics import wilson_interval
 from receiver.console.queries.comparison.weights import ErrorCounts, Weights, error_z
-from receiver.console.queries.limits import AGGREGATION_SETTINGS
-from receiver.engine.store import TABLE, Parameters, Store
+from receiver.console.queries.selection import Selection
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 
 MORE: Final = "more errors"
 FEWER: Final = "fewer errors"
@@ -47,22 +49,20 @@ FROM
     SELECT
         grouping(ServiceName) AS is_whole,
         ServiceName AS service,
-        DeploymentId = {{b:String}} AS is_b,
+        DeploymentId = {b:String} AS is_b,
         max(StatusCode = 'Error') AS is_error,
         -- of a trace: that of its spans, which a sender keeps or drops together
         if(countIf(isNull(SampleWeight)) = 0, max(SampleWeight), NULL) AS weight
     FROM {table}
-    WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-      AND Timestamp < fromUnixTimestamp64Nano(
-          if(DeploymentId = {{b:String}}, {{b_end_ns:Int64}}, {{a_end_ns:Int64}}))
-      AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-      AND DeploymentId IN ({{a:String}}, {{b:String}})
-      AND ({condition})
+    WHERE {where}
     GROUP BY GROUPING SETS ((TraceId, DeploymentId, ServiceName), (TraceId, DeploymentId))
 )
 GROUP BY is_whole, service, is_b
-{settings}
+{aggregation_settings}
 """
+_IN_WINDOW = Sql(
+    "Timestamp < fromUnixTimestamp64Nano(if(DeploymentId = {b:String}, {b_end_ns:Int64}, {a_end_ns:Int64}))"
+)
 
 
 class TraceErrors(TypedDict):
@@ -100,11 +100,11 @@ class ErrorLevels(NamedTuple):
 Sides = tuple[ErrorCounts, ErrorCounts]
 
 
-def error_levels(store: Store, condition: str, parameters: Parameters) -> ErrorLevels:
+def error_levels(store: Store, selected: Selection) -> ErrorLevels:
     """Return the changes of errors of the deployments and of each service."""
-    statement = _LEVELS.format(table=TABLE, condition=condition, settings=AGGREGATION_SETTINGS)
+    statement = compose(_LEVELS, where=selected.where(_IN_WINDOW, IN_BOTH))
     counts: dict[tuple[str | None, bool], ErrorCounts] = {}
-    for line in b"".join(store.lines(statement, parameters)).splitlines():
+    for line in b"".join(store.lines(statement, selected.parameters)).splitlines():
         row = msgspec.json.decode(line)
         weights = Weights(*row["weights"]) if row["weights"] else None
         key = (None if row["is_whole"] else row["service"], bool(row["is_b"]))

@@ -6,10 +6,12 @@ from typing import TypedDict
 
 import msgspec
 
+from receiver.console.queries.comparison.deployments import IN_BOTH
 from receiver.console.queries.error_groups import ERROR_MESSAGE, IS_ERROR, error_type
-from receiver.console.queries.limits import AGGREGATION_SETTINGS
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
-from receiver.engine.store import TABLE, Parameters, Store
+from receiver.console.queries.selection import Selection
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import Store
 
 NEW_ERRORS_MAX = 100
 """Maximum number of new errors in a comparison, which also has their total number."""
@@ -21,21 +23,18 @@ SELECT
     argMin(ServiceName, (Timestamp, SpanId)) AS service,
     argMin(SpanName, (Timestamp, SpanId)) AS name,
     argMin(TraceId, (Timestamp, SpanId)) AS trace_id,
-    countIf(DeploymentId = {{b:String}}) AS count,
+    countIf(DeploymentId = {b:String}) AS count,
     count() OVER () AS total
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND DeploymentId IN ({{a:String}}, {{b:String}})
-  AND (DeploymentId = {{a:String}} OR Timestamp < fromUnixTimestamp64Nano({{b_end_ns:Int64}}))
-  AND {is_error}
-  AND ({condition})
+WHERE {where}
 GROUP BY type, message
-HAVING countIf(DeploymentId = {{a:String}}) = 0
+HAVING countIf(DeploymentId = {a:String}) = 0
 ORDER BY count DESC, type, message
-LIMIT {{limit:UInt64}}
-{settings}
+LIMIT {limit:UInt64}
+{aggregation_settings}
 """
+# All of A's range counts and not its window alone: an error that A had later is not new in B.
+_IN_WINDOW = Sql("(DeploymentId = {a:String} OR Timestamp < fromUnixTimestamp64Nano({b_end_ns:Int64}))")
 
 
 class NewErrorRow(TypedDict):
@@ -56,20 +55,12 @@ class NewErrors(msgspec.Struct):
     total: int
 
 
-def new_errors(store: Store, condition: str, parameters: Parameters) -> NewErrors:
+def new_errors(store: Store, selected: Selection) -> NewErrors:
     """Return the errors of `b` in its window that `a` does not have in the time range."""
-    # All of A's range counts and not its window alone: an error that A had later is not new in B.
-    statement = _NEW_ERRORS.format(
-        type=error_type(store),
-        message=ERROR_MESSAGE,
-        is_error=IS_ERROR,
-        table=TABLE,
-        condition=condition,
-        settings=AGGREGATION_SETTINGS,
-    )
-    lines = b"".join(
-        store.lines(statement, {**parameters, **TEMPLATE_PARAMETERS, "limit": NEW_ERRORS_MAX})
-    ).splitlines()
+    where = selected.where(IN_BOTH, _IN_WINDOW, IS_ERROR)
+    statement = compose(_NEW_ERRORS, type=error_type(store), message=ERROR_MESSAGE, where=where)
+    parameters = {**selected.parameters, **TEMPLATE_PARAMETERS, "limit": NEW_ERRORS_MAX}
+    lines = b"".join(store.lines(statement, parameters)).splitlines()
     found = [msgspec.json.decode(line) for line in lines]
     total = found[0].pop("total") if found else 0
     return NewErrors([msgspec.convert(row, NewErrorRow) for row in found], total)

@@ -6,6 +6,7 @@ Invariant: shares are of a sample by span id that is complete up to `SAMPLE_SPAN
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
@@ -21,13 +22,14 @@ from receiver.console.queries.filters.filter import (
     Or,
 )
 from receiver.console.queries.filters.filter_forms import parse_span_filter
-from receiver.console.queries.filters.filter_sql import Condition, check_regexes, compiled
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
-from receiver.engine.limits import SETTINGS
+from receiver.console.queries.selection import selection
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.store import TABLE, Store
+from receiver.engine.sql_text import Sql, compose, identifier, joined
+from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, MalformedBody
+from receiver.time_range import TimeRange
 
 SHIFTS_DEFAULT = 20
 SHIFTS_MAX = 1_000
@@ -54,27 +56,34 @@ _MAPS: Final = {"span": "SpanAttributes", "resource": "ResourceAttributes"}
 _COUNTS = """
 SELECT countIf({selection}), countIf(NOT ({selection}) AND ({rest}))
 FROM {table}
-WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+WHERE {in_range}
 {settings}
 """
 _ITEMS = """arrayMap(
     (key, value) -> ('{scope}', toString(key), value),
-    arrayFilter(key -> NOT has({{{scope}_spellings:Array(String)}}, key), mapKeys({map})),
+    arrayFilter(key -> NOT has({{scope}_spellings:Array(String)}, key), mapKeys({map})),
     arrayFilter(
-        (value, key) -> NOT has({{{scope}_spellings:Array(String)}}, key), mapValues({map}), mapKeys({map}))
+        (value, key) -> NOT has({{scope}_spellings:Array(String)}, key), mapValues({map}), mapKeys({map}))
 )"""
 # The column has the value of the first spelling that the span has, as in filters.
 _SPELLED = "if({column} IS NULL, [], [('{scope}', '{key}', toString(assumeNotNull({column})))])"
-_FIELDS = ", ".join(f"('intrinsic', '{name}', toString({column}))" for name, column in INTRINSIC.items())
+_FIELDS = joined(
+    ", ",
+    (
+        compose(
+            "('intrinsic', '{name}', toString({column}))", name=identifier(name), column=identifier(column)
+        )
+        for name, column in INTRINSIC.items()
+    ),
+)
 _SHIFTS = """
 SELECT
     scope, key, value, selection, selection_spans, rest, rest_spans,
     selection / selection_spans AS selection_share,
     rest / rest_spans AS rest_share,
     selection_share - rest_share AS difference,
-    {{selection_every:UInt64}} AS selection_every,
-    {{rest_every:UInt64}} AS rest_every,
+    {selection_every:UInt64} AS selection_every,
+    {rest_every:UInt64} AS rest_every,
     (selection + rest) / (selection_spans + rest_spans) AS pooled,
     if(pooled < 1, difference / sqrt(pooled * (1 - pooled) * (1 / selection_spans + 1 / rest_spans)), 0) AS z
 FROM
@@ -92,20 +101,19 @@ FROM
             ({selection}) AS is_selected,
             arrayJoin(arrayConcat([('', '', '')], [{fields}], {items})) AS item
         FROM {table}
-        WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-          AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+        WHERE {in_range}
           AND ({common})
           AND (({selection}) OR ({rest}))
-          AND cityHash64(SpanId) % if({selection}, {{selection_every:UInt64}}, {{rest_every:UInt64}}) = 0
+          AND cityHash64(SpanId) % if({selection}, {selection_every:UInt64}, {rest_every:UInt64}) = 0
     )
     WHERE item.1 = ''
-      OR (item.2 NOT IN {{excluded_keys:Array(String)}} AND item.3 NOT IN {{excluded_values:Array(String)}})
+      OR (item.2 NOT IN {excluded_keys:Array(String)} AND item.3 NOT IN {excluded_values:Array(String)})
     GROUP BY scope, key, value
-    HAVING selection + rest >= {{count_min:UInt64}} OR scope = ''
+    HAVING selection + rest >= {count_min:UInt64} OR scope = ''
 )
-WHERE scope != '' AND abs(z) >= {{z_min:Float64}}
+WHERE scope != '' AND abs(z) >= {z_min:Float64}
 ORDER BY round(abs(z), 6) DESC, difference < 0, scope, key, value
-LIMIT {{limit:UInt64}}
+LIMIT {limit:UInt64}
 {settings}
 """
 
@@ -135,25 +143,28 @@ class ShiftRow(TypedDict):
 class Sides(NamedTuple):
     """The spans that are compared: those of the selection, and those of the rest that are not selected."""
 
-    selection: Condition
-    rest: Condition
+    selection: Sql
+    rest: Sql
     parameters: dict[str, str | int]
     """Parameters of both conditions, and the time range."""
     selection_count: int
     rest_count: int
-    common: str = "1"
+    common: Sql = Sql("1")
     """Condition that both sides imply. The engine tests it first, which is faster."""
     excluded_keys: frozenset[str] = frozenset()
     excluded_values: Collection[str] = ()
 
 
-def shifts(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    """Return the values whose shares differ, strongest evidence first, one JSON object a line."""
-    check_regexes(store, asked.filter)
-    against = _checked_against(store, asked.texts.get("against", ""))
-    selection, rest = compiled(store, asked.filter, "selection"), compiled(store, against, "rest")
-    parameters = {**selection.parameters, **rest.parameters, **asked.range.parameters(now_s)}
-    statement = _COUNTS.format(table=TABLE, selection=selection.sql, rest=rest.sql, settings=SETTINGS)
+def shifts(store: Store, asked: Asked[Filter], now_s: float) -> LimitedLines:
+    """Return the values whose shares differ, strongest evidence first, one JSON object a line.
+
+    The own parameter is the filter for the spans to compare with.
+    """
+    selected = selection(store, asked, now_s, "selection")
+    with _errors_of_against():
+        rest = selection(store, asked._replace(filter=asked.own), now_s, "rest")
+    parameters = {**selected.parameters, **rest.parameters}
+    statement = compose(_COUNTS, selection=selected.condition, rest=rest.condition)
     # Counted first: the rates of the samples depend on both counts.
     selection_count, rest_count = store.rows(statement, parameters)[0]
     if not selection_count:
@@ -167,12 +178,12 @@ def shifts(store: Store, asked: Asked, now_s: float) -> LimitedLines:
             field="against",
         )
     sides = Sides(
-        selection,
-        rest,
+        selected.condition,
+        rest.condition,
         parameters,
         selection_count,
         rest_count,
-        excluded_keys=frozenset({*_keys_of(asked.filter), *_keys_of(against)}),
+        excluded_keys=frozenset({*_keys_of(asked.filter), *_keys_of(asked.own)}),
     )
     rows = shift_rows(store, sides, asked.limit + 1)
     return LimitedLines(within_time(msgspec.json.encode(row) + b"\n" for row in rows), asked.limit)
@@ -187,16 +198,23 @@ def shift_rows(
         for attribute in promoted_columns(store).attributes
         if attribute.scope in _MAPS and len(attribute.keys) > 1
     ]
-    items = [_ITEMS.format(scope=scope, map=name) for scope, name in _MAPS.items()]
-    items += [_SPELLED.format(scope=each.scope, key=each.key, column=each.column) for each in spelled]
-    statement = _SHIFTS.format(
-        table=TABLE,
-        selection=sides.selection.sql,
-        rest=sides.rest.sql,
+    items = [compose(_ITEMS, scope=identifier(scope), map=identifier(name)) for scope, name in _MAPS.items()]
+    items += [
+        compose(
+            _SPELLED,
+            scope=identifier(each.scope),
+            key=identifier(each.key),
+            column=identifier(each.column),
+        )
+        for each in spelled
+    ]
+    statement = compose(
+        _SHIFTS,
+        selection=sides.selection,
+        rest=sides.rest,
         common=sides.common,
         fields=_FIELDS,
-        items=", ".join(items),
-        settings=SETTINGS,
+        items=joined(", ", items),
     )
     lines = store.lines(
         statement,
@@ -234,14 +252,19 @@ def sample_text(row: Mapping[str, Any], selection: str, rest: str) -> str:
     return f"Compared by a random sample of {' and '.join(sampled)}." if sampled else ""
 
 
-def _checked_against(store: Store, text: str) -> Filter:
+def parse_against(query: Mapping[str, str], _: TimeRange) -> Filter:
+    """Parse the filter for the spans to compare with; all other spans if it is omitted."""
+    with _errors_of_against():
+        return parse_span_filter(query.get("against", ""))
+
+
+@contextmanager
+def _errors_of_against() -> Iterator[None]:
     try:
-        tree = parse_span_filter(text)
-        check_regexes(store, tree)
+        yield
     except InvalidFilter as error:
         # Not as an error of the filter: a client would mark the column in the wrong text.
         raise MalformedBody(f"against, {error.place}: {error.problem}", field="against") from error
-    return tree
 
 
 def _keys_of(tree: Filter) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypedDict
 
 from receiver.console.queries.comparison.deployments import Seen
@@ -43,10 +43,12 @@ class Length(NamedTuple):
     """Whether the question names it. Otherwise it follows from the spans, and no window is incomplete."""
 
 
-def parse_first(text: str) -> Length:
-    """Parse the parameter `first`."""
+def parse_first(query: Mapping[str, str]) -> Length | None:
+    """Parse the parameter `first`; `None` if it is omitted."""
+    if "first" not in query:
+        return None
     try:
-        return Length(max(1, parse_since(text)) * 10**9, is_chosen=True)
+        return Length(max(1, parse_since(query["first"])) * 10**9, is_chosen=True)
     except MalformedBody as error:
         raise MalformedBody(
             "first is not a length; expected a number and s, m, h or d, like 30m", field="first"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from receiver.console.queries.filters.filter import Scope
 from receiver.engine.promoted import ELSEWHERE, PromotedColumns
+from receiver.engine.sql_text import Sql
 
 _MAPS_OF: Final[Mapping[Scope, str]] = {
     "span": "SpanAttributes",
@@ -28,6 +29,16 @@ class Lookup(NamedTuple):
     """Whether the row has the attribute: 0 or 1."""
     is_nullable: bool = False
     """Whether the value of an absent attribute is NULL."""
+
+    @property
+    def value_sql(self) -> Sql:
+        """Return the value as a piece of a statement."""
+        return Sql(self.value)
+
+    @property
+    def is_present_sql(self) -> Sql:
+        """Return the test as a piece of a statement."""
+        return Sql(self.is_present)
 
 
 def lookup(promoted: PromotedColumns, scope: Scope, key: str, parameter: str) -> Lookup:

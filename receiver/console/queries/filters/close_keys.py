@@ -10,9 +10,8 @@ from typing import Final
 
 from receiver.console.queries.filters.filter import Attribute, TraceFilter, spansets, terms
 from receiver.console.queries.filters.filter_values import attribute_text
-from receiver.console.queries.filters.trace_sql import IN_RANGE
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import TABLE, Parameters, Store
+from receiver.engine.sql_text import compose
+from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 
 SPANS_MAX = 100_000
@@ -27,7 +26,8 @@ ATTRIBUTES_MAX = 8
 SIMILARITY_MIN = 0.7
 """Minimum similarity of two keys, from 0 to 1."""
 _SCOPES: Final = ("span", "resource")
-_KEYS = f"""
+_KEYS = compose(
+    """
 SELECT found.1 AS scope, found.2 AS key
 FROM
 (
@@ -38,17 +38,21 @@ FROM
     FROM
     (
         SELECT SpanAttributes, ResourceAttributes
-        FROM {TABLE}
-        WHERE {IN_RANGE}
-        LIMIT {SPANS_MAX}
+        FROM {table}
+        WHERE {in_range}
+        LIMIT {spans_max}
     )
 )
-WHERE lengthUTF8(key) <= {KEY_CHARACTERS_MAX}
+WHERE lengthUTF8(key) <= {key_characters_max}
 GROUP BY scope, key
 ORDER BY count() DESC, scope, key
-LIMIT {KEYS_MAX}
-{SETTINGS}
-"""  # noqa: S608 - constants of this module
+LIMIT {keys_max}
+{settings}
+""",
+    spans_max=SPANS_MAX,
+    key_characters_max=KEY_CHARACTERS_MAX,
+    keys_max=KEYS_MAX,
+)
 
 
 def close_keys(store: Store, tree: TraceFilter, range_parameters: Parameters) -> list[str]:

@@ -8,7 +8,7 @@ Invariant: the condition is made of constants of this module. Every key and ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, assert_never
 
 from receiver.console.queries.filters.filter import (
@@ -28,33 +28,31 @@ from receiver.console.queries.filters.filter import (
     terms,
 )
 from receiver.console.queries.filters.filter_sql import Compiler
-from receiver.console.queries.traces.trace_model import SPAN_IDENTITY
-from receiver.engine.store import TABLE, Store
+from receiver.console.queries.traces.trace_model import IDENTITY
+from receiver.engine.sql_text import Sql, compose, joined, started_between
+from receiver.engine.store import Store
 
 # The id decides between equal times, so that an answer repeats.
-_IDENTITY: Final = ", ".join(SPAN_IDENTITY)
-ROOT_FIRST: Final = "(ParentSpanId != '', Timestamp, SpanId)"
+ROOT_FIRST: Final = Sql("(ParentSpanId != '', Timestamp, SpanId)")
 """Order of the spans of a trace: the root, or else the earliest span, is first."""
-TRACE_VALUES: Final[Mapping[str, str]] = {
-    "trace:service": f"argMin(ServiceName, {ROOT_FIRST})",
-    "trace:name": f"argMin(SpanName, {ROOT_FIRST})",
-    "trace:duration": (
+TRACE_VALUES: Final[Mapping[str, Sql]] = {
+    "trace:service": compose("argMin(ServiceName, {root_first})", root_first=ROOT_FIRST),
+    "trace:name": compose("argMin(SpanName, {root_first})", root_first=ROOT_FIRST),
+    "trace:duration": Sql(
         # 128 bits: a duration is any 64-bit number, and the sum with its start may exceed 63 bits.
         "max(toInt128(toUnixTimestamp64Nano(Timestamp)) + Duration) - min(toUnixTimestamp64Nano(Timestamp))"
     ),
     # Distinct spans: two senders may have sent the same span.
-    "trace:spans": f"uniqExact({_IDENTITY})",
-    "trace:errors": f"uniqExactIf({_IDENTITY}, StatusCode = 'Error')",
+    "trace:spans": compose("uniqExact({identity})", identity=IDENTITY),
+    "trace:errors": compose("uniqExactIf({identity}, StatusCode = 'Error')", identity=IDENTITY),
 }
 """Field of a trace → aggregate over its spans."""
-IN_RANGE = (
-    "Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}) "
-    "AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64})"
+trace_compose: Final = compose.knowing(
+    identity=IDENTITY,
+    root_first=ROOT_FIRST,
+    **{name.replace(":", "_"): value for name, value in TRACE_VALUES.items()},
 )
-_WHOLE = (
-    "Timestamp >= fromUnixTimestamp64Nano({whole_from_ns:Int64}) "
-    "AND Timestamp <= fromUnixTimestamp64Nano({whole_to_ns:Int64})"
-)
+_WHOLE = started_between("whole_from_ns", "whole_to_ns", is_closed=True)
 _TRUE = And(())
 _FALSE = Not(_TRUE)
 
@@ -62,10 +60,10 @@ _FALSE = Not(_TRUE)
 class TraceCondition(NamedTuple):
     """A condition on rows, a condition on their groups by trace, and the parameters of both."""
 
-    where: str
-    having: str
+    where: Sql
+    having: Sql
     """Empty: every group matches."""
-    candidates: str
+    candidates: Sql
     """Statement for the ids of all traces that can match; empty if no field of a trace is compared.
 
     Both conditions then need the parameters `whole_from_ns` and `whole_to_ns`: the range of their spans.
@@ -80,14 +78,14 @@ def compiled_traces(store: Store, tree: TraceFilter) -> TraceCondition:
     needs_all = _matches_without(tree)
     if any(reads_trace(term) for spanset in found for term in terms(spanset.part)):
         # Before the conditions, because each comparison with a field of the trace contains the candidates.
-        parts = [compiler.condition(_upper_bound(spanset.part)) for spanset in found]
-        compiler.candidates = f"SELECT TraceId FROM {TABLE} WHERE {IN_RANGE} AND ({_any(parts)})"  # noqa: S608 - constants
-    conditions = {spanset: compiler.condition(spanset.part) for spanset in found}
+        bounds = _any([compiler.sql(_upper_bound(spanset.part)) for spanset in found])
+        compiler.candidates = compose("SELECT TraceId FROM {table} WHERE {in_range} AND ({any})", any=bounds)
+    conditions = {spanset: compiler.sql(spanset.part) for spanset in found}
     return TraceCondition(
         # A trace may match because it lacks a span: then all its spans must reach the group.
-        where="1" if needs_all else _any(list(conditions.values())),
+        where=Sql("1") if needs_all else _any(list(conditions.values())),
         # A single spanset is tested row by row; every group that remains has such a span.
-        having="" if isinstance(tree, HasSpan) else _having(tree, conditions),
+        having=Sql("") if isinstance(tree, HasSpan) else _having(tree, conditions),
         candidates=compiler.candidates,
         parameters=compiler.parameters,
     )
@@ -98,31 +96,38 @@ class _TraceCompiler(Compiler):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.candidates = ""
+        self.candidates = Sql("")
+
+    def sql(self, tree: Filter) -> Sql:
+        """Return the condition of a tree as a piece of a statement."""
+        return Sql(self.condition(tree))
 
     def _of_intrinsic(self, name: str, comparison: Comparison) -> str:
         if name not in TRACE_VALUES:
             return super()._of_intrinsic(name, comparison)
-        return (
-            f"TraceId IN (SELECT TraceId FROM {TABLE} WHERE {_WHOLE} AND TraceId IN ({self.candidates}) "  # noqa: S608 - constants
-            f"GROUP BY TraceId HAVING {self._test(f'({TRACE_VALUES[name]})', comparison)})"
+        return compose(
+            "TraceId IN (SELECT TraceId FROM {table} WHERE {whole} AND TraceId IN ({candidates}) "
+            "GROUP BY TraceId HAVING {test})",
+            whole=_WHOLE,
+            candidates=self.candidates,
+            test=Sql(self._test(f"({TRACE_VALUES[name]})", comparison)),
         )
 
 
-def _any(conditions: list[str]) -> str:
-    return " OR ".join(f"({condition})" for condition in conditions)
+def _any(conditions: Iterable[Sql]) -> Sql:
+    return joined(" OR ", (compose("({each})", each=each) for each in conditions))
 
 
-def _having(tree: TraceFilter, conditions: Mapping[HasSpan, str]) -> str:
+def _having(tree: TraceFilter, conditions: Mapping[HasSpan, Sql]) -> Sql:
     match tree:
         case HasSpan():
-            return f"max({conditions[tree]})"
+            return compose("max({condition})", condition=conditions[tree])
         case TraceNot(part):
-            return f"NOT ({_having(part, conditions)})"
+            return compose("NOT ({part})", part=_having(part, conditions))
         case TraceAnd(parts):
-            return " AND ".join(f"({_having(part, conditions)})" for part in parts)
+            return joined(" AND ", (compose("({part})", part=_having(part, conditions)) for part in parts))
         case TraceOr(parts):
-            return " OR ".join(f"({_having(part, conditions)})" for part in parts)
+            return _any(_having(part, conditions) for part in parts)
         case _:
             assert_never(tree)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from receiver.console.queries.rollup.tables import ATTRIBUTE_TABLES, ROLLUPS, SLOTS
+from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE
 
 
@@ -33,7 +34,9 @@ TABLES: Final = frozenset(
 """Tables that a statement may read. Of the rollups, those by day and the slots are internal."""
 
 # FINAL is not enough: a derivation that is incomplete, or lacks a row of the one before, leaves other rows.
-_IS_CURRENT: Final = f"(Hour, Version) IN (SELECT Hour, Version FROM {SLOTS} FINAL WHERE IsComplete)"  # noqa: S608 - constants
+_IS_CURRENT: Final = compose(
+    "(Hour, Version) IN (SELECT Hour, Version FROM {slots} FINAL WHERE IsComplete)", slots=SLOTS
+)
 _CURRENT_ROWS: Final = ", ".join(
     (
         *(f"'{rollup.table}': '{_IS_CURRENT}'" for rollup in ROLLUPS),
@@ -79,7 +82,10 @@ ROWS_FOR_CLIENTS: Final = (
 )
 """The same for clients, and of the tables of the engine only rows about our own tables."""
 
-PATHS_OF: Final = {"tables": "data_paths, metadata_path", "databases": "data_path, metadata_path"}
+PATHS_OF: Final = {
+    "tables": Sql("data_paths, metadata_path"),
+    "databases": Sql("data_path, metadata_path"),
+}
 """Table of the database `system` → its columns with paths of the host, which clients do not see."""
 
 TABLE_FUNCTIONS: Final = frozenset({"numbers", "generate_series", "generateseries"})

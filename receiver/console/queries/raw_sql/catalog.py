@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from receiver.console.queries.limits import SHORT_SETTINGS
 from receiver.console.queries.raw_sql.allowed import (
     NO_EXTRAS,
     TABLE_FUNCTIONS,
@@ -13,6 +12,7 @@ from receiver.console.queries.raw_sql.allowed import (
     Extras,
     is_allowed_function,
 )
+from receiver.engine.sql_text import compose
 from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement
 
@@ -35,11 +35,11 @@ UNION ALL
 SELECT 'own database', name FROM system.databases
 WHERE name = currentDatabase() AND engine IN {engines:Array(String)}
 """
-_COLUMNS: Final = f"""
+_COLUMNS: Final = compose("""
 SELECT table, name, type FROM system.columns
-WHERE database = currentDatabase() AND table IN {{tables:Array(String)}} ORDER BY table, position
-{SHORT_SETTINGS}
-"""  # noqa: S608 - the settings are constants
+WHERE database = currentDatabase() AND table IN {tables:Array(String)} ORDER BY table, position
+{short_settings}
+""")
 _ENGINES: Final = ("Atomic", "Ordinary", "Replicated", "Shared")
 """Engines of databases whose tables are listed. Other engines find files or remote tables by any name."""
 _HIDDEN_DATABASES: Final = frozenset(

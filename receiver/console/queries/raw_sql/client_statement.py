@@ -27,6 +27,7 @@ from receiver.console.queries.raw_sql.guard import BEFORE_TABLE, SYSTEM
 from receiver.console.queries.raw_sql.native import NATIVE, empty_block, in_revision
 from receiver.console.queries.raw_sql.statement import SETTINGS, Checked, guarded, invalid_statements
 from receiver.console.queries.raw_sql.tokens import tokens_of
+from receiver.engine.sql_text import Sql, compose, identifier
 from receiver.engine.store import ReadOnlyConnection, Store
 
 ROWS_MAX: Final = SPANS_MAX
@@ -124,14 +125,14 @@ def _checked(connection: ReadOnlyConnection, guard: Guard, text: str) -> Checked
     text = without_paths(spelled) if spelled else text
     if match := _DESCRIBE.fullmatch(text):
         checked = guard(f"{_SELECT}{match['table']}")
-        return checked._replace(text=f"DESCRIBE TABLE {checked.text.removeprefix(_SELECT)}")
+        return checked._replace(text=Sql(f"DESCRIBE TABLE {checked.text.removeprefix(_SELECT)}"))
     if match := _EXPLAIN.fullmatch(text):
         checked = guard(match["select"])
-        return checked._replace(text=f"{match['how']} {checked.text}")
+        return checked._replace(text=Sql(f"{match['how']} {checked.text}"))
     if match := _SHOW.fullmatch(text):
         text = _listing(match)
     checked = guard(text)
-    return checked._replace(text=f"{_SELECT}({checked.text})")
+    return checked._replace(text=compose("SELECT * FROM ({checked})", checked=checked.text))
 
 
 def without_paths(statement: str) -> str:
@@ -143,8 +144,10 @@ def without_paths(statement: str) -> str:
         if is_system and table.text in PATHS_OF:
             name, paths = table.text, PATHS_OF[table.text]
             alias = "" if after and after[0].text == "AS" else f" AS {name}"
-            subquery = f" (SELECT * EXCEPT ({paths}) FROM system.{name}){alias}"  # noqa: S608 - of constants
-            parts += [statement[begin : before.end], subquery]
+            subquery = compose(
+                "SELECT * EXCEPT ({paths}) FROM system.{name}", paths=paths, name=identifier(name)
+            )
+            parts += [statement[begin : before.end], f" ({subquery}){alias}"]
             begin = table.end
     return "".join([*parts, statement[begin:]])
 
@@ -156,4 +159,5 @@ def _listing(match: re.Match[str]) -> str:
     if match["database"]:
         conditions.append(f"database = '{match['database'].strip('`')}'")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT name FROM system.{table}{where} ORDER BY name"  # noqa: S608 - the guard checks it
+    listing = compose("SELECT name FROM system.{table}", table=identifier(table))
+    return f"{listing}{where} ORDER BY name"

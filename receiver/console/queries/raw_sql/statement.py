@@ -24,7 +24,14 @@ from receiver.console.queries.raw_sql.guard import check_placeholders, check_tok
 from receiver.console.queries.raw_sql.query_tree import check_parsed, check_resolved
 from receiver.console.queries.raw_sql.tokens import Kind, tokens_of
 from receiver.engine.advice import Login, quoted
-from receiver.engine.limits import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
+from receiver.engine.sql_text import (
+    BYTES_READ_MAX,
+    MEMORY_BYTES_MAX,
+    ROWS_READ_MAX,
+    SECONDS_MAX,
+    Sql,
+    compose,
+)
 from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement, MalformedBody, StoreTrouble
 
@@ -149,7 +156,7 @@ def sql(
 def sql_parquet(store: Store, asked: SqlQuery) -> Iterator[bytes]:
     """Yield the answer to a statement as a Parquet file. Raises as the lines of `sql` do."""
     with _checked(store, asked) as (connection, statement):
-        yield from within_time(connection.parquet(f"SELECT * FROM ({statement}) LIMIT {asked.limit}"))  # noqa: S608 - checked
+        yield from within_time(connection.parquet(_limited(statement, asked.limit)))
 
 
 def sql_csv(store: Store, asked: SqlQuery) -> Iterator[bytes]:
@@ -170,13 +177,17 @@ def _lines(
 ) -> Iterator[bytes]:
     with _checked(store, asked) as (connection, statement):
         if on_columns is not None:
-            found = connection.rows(f"DESCRIBE TABLE (SELECT * FROM ({statement}))")  # noqa: S608 - checked
+            found = connection.rows(compose("DESCRIBE TABLE (SELECT * FROM ({checked}))", checked=statement))
             on_columns([Column(str(name), str(kind)) for name, kind, *_ in found])
-        yield from connection.lines(f"SELECT * FROM ({statement}) LIMIT {asked.limit + 1}")  # noqa: S608 - checked
+        yield from connection.lines(_limited(statement, asked.limit + 1))
+
+
+def _limited(statement: Sql, limit: int) -> Sql:
+    return compose("SELECT * FROM ({checked}) LIMIT {limit}", checked=statement, limit=limit)
 
 
 @contextmanager
-def _checked(store: Store, asked: SqlQuery) -> Iterator[tuple[ReadOnlyConnection, str]]:
+def _checked(store: Store, asked: SqlQuery) -> Iterator[tuple[ReadOnlyConnection, Sql]]:
     """Open a connection, and return it with the engine's spelling of the statement."""
     with invalid_statements(), store.read_only(SETTINGS) as connection:
         yield connection, guarded(connection, asked.text).text
@@ -185,7 +196,7 @@ def _checked(store: Store, asked: SqlQuery) -> Iterator[tuple[ReadOnlyConnection
 class Checked(NamedTuple):
     """A statement that is safe to execute."""
 
-    text: str
+    text: Sql
     """The engine's spelling."""
     texts: Mapping[str, str] = {}
     """The values of its placeholders."""
@@ -214,7 +225,7 @@ def guarded(
     # In parentheses, because the driver asks for the columns only if a text ends with LIMIT 0.
     check_parsed(_tree(connection, f"run_passes = 0 ({statement})", values), catalog)
     check_resolved(_tree(connection, f"passes = 1 ({statement})", values), catalog)
-    return Checked(statement, values)
+    return Checked(Sql(statement), values)
 
 
 def _tree(connection: ReadOnlyConnection, explained: str, texts: Mapping[str, str]) -> list[str]:
@@ -228,7 +239,7 @@ def _formatted(connection: ReadOnlyConnection, text: str) -> str:
         # Raises with the engine's message.
         connection.rows(_EXPLAIN_SYNTAX, {"query": text})
     # A spelling that reads differently the second time would be executed as something else than was checked.
-    if once is None or once != twice or wrapped != f"SELECT * FROM ({once}) LIMIT 1":  # noqa: S608 - compared only
+    if once is None or once != twice or wrapped != _limited(Sql(once), 1):
         raise InvalidStatement("expected a single SELECT statement, without INTO, FORMAT and SETTINGS")
     return str(once)
 

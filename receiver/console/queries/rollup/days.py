@@ -10,7 +10,8 @@ import secrets
 
 from receiver.console.queries.rollup.proof import Day
 from receiver.console.queries.rollup.slots import DAY_VERSIONS
-from receiver.console.queries.rollup.tables import HOUR_S, MEASURES, ROLLUPS, SETTINGS, Rollup
+from receiver.console.queries.rollup.tables import HOUR_S, MEASURES, ROLLUPS, Rollup, rollup_compose
+from receiver.engine.sql_text import Sql, joined, names
 from receiver.engine.store import Store
 
 VERSION_STEP_MAX = 16
@@ -42,14 +43,18 @@ def _write(store: Store, day: Day, rollup: Rollup, version: int) -> None:
     )
 
 
-def _statement(rollup: Rollup) -> str:
-    keys, measures = ", ".join(rollup.keys), ", ".join(measure.of_rows for measure in MEASURES.values())
-    return (
-        f"INSERT INTO {rollup.day_table} (Hour, {keys}, Version, {', '.join(MEASURES)}) "  # noqa: S608 - constants
-        f"SELECT toDateTime({{from_s:UInt32}}, 'UTC'), {keys}, {{version:UInt64}}, {measures} "
-        f"FROM {rollup.table} "
+def _statement(rollup: Rollup) -> Sql:
+    return rollup_compose(
+        "INSERT INTO {day_table} (Hour, {keys}, Version, {columns}) "
+        "SELECT toDateTime({from_s:UInt32}, 'UTC'), {keys}, {version:UInt64}, {measures} "
+        "FROM {hour_table} "
         "WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC') "
-        f"AND Version = transform(toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), "
+        "AND Version = transform(toInt64(intDiv(toUnixTimestamp(Hour), {hour_s})), "
         "{hours:Array(Int64)}, {versions:Array(UInt64)}, toUInt64(0)) "
-        f"GROUP BY {keys} {SETTINGS}"
+        "GROUP BY {keys} {settings}",
+        day_table=rollup.day_table,
+        keys=names(rollup.keys),
+        columns=names(MEASURES),
+        measures=joined(", ", (measure.of_rows for measure in MEASURES.values())),
+        hour_table=rollup.table,
     )

@@ -16,18 +16,18 @@ from receiver.console.queries.rollup.slots import Slot, next_version, read_slots
 from receiver.console.queries.rollup.tables import (
     ATTRIBUTE_TABLES,
     DEPLOYMENTS,
-    HOUR,
     HOUR_NS,
     HOUR_S,
     HOURS_OF_DAY,
     MEASURES,
     OPERATIONS,
     ROLLUPS,
-    SETTINGS,
     Rollup,
+    rollup_compose,
 )
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.store import TABLE, Parameters, Store
+from receiver.engine.sql_text import Sql, joined, names
+from receiver.engine.store import Parameters, Store
 
 BATCH_SPANS_MAX = 20_000_000
 """Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
@@ -41,27 +41,26 @@ Settled = dict[int, tuple[frozenset[str], int]]
 SETTLED_S = 86_400
 """Age at which the slots of a settled day are extended to newer spans: see `_settle`."""
 
-_HOUR_ROWS = """
-Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}) AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64})
-"""
-_PARTS = f"""
+_PARTS = rollup_compose("""
 SELECT toInt64(toDate(_partition_id)), _part FROM
 (
-    SELECT _partition_id, _part, count() FROM {TABLE} GROUP BY _partition_id, _part
+    SELECT _partition_id, _part, count() FROM {table} GROUP BY _partition_id, _part
 )
-"""  # noqa: S608 - the table's name is a constant
-_RECOUNT = f"""
-SELECT toInt64({HOUR}) AS hour, count() FROM {TABLE}
-WHERE {_HOUR_ROWS} AND toUnixTimestamp64Milli(ReceivedAt)
-    <= transform(hour, {{hours:Array(Int64)}}, {{received_to:Array(Int64)}}, toInt64(0))
-GROUP BY hour {SETTINGS}
-"""  # noqa: S608 - as above
-_SUMS = " UNION ALL ".join(
-    f"SELECT '{rollup.table}', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})) AS hour, "  # noqa: S608 - as above
-    f"toUInt64(sum(Spans)) FROM {rollup.table} WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') "
-    "AND Hour < toDateTime({to_s:UInt32}, 'UTC') AND Version = {version:UInt64} GROUP BY hour"
-    for rollup in ROLLUPS
-)
+""")
+_RECOUNT = rollup_compose("""
+SELECT toInt64({hour}) AS hour, count() FROM {table}
+WHERE {in_range} AND toUnixTimestamp64Milli(ReceivedAt)
+    <= transform(hour, {hours:Array(Int64)}, {received_to:Array(Int64)}, toInt64(0))
+GROUP BY hour {settings}
+""")
+_SUMS_OF_ROLLUP = """
+SELECT '{rollup}', toInt64(intDiv(toUnixTimestamp(Hour), {hour_s})) AS hour, toUInt64(sum(Spans))
+FROM {rollup}
+WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
+  AND Version = {version:UInt64}
+GROUP BY hour
+"""
+_SUMS = joined(" UNION ALL ", (rollup_compose(_SUMS_OF_ROLLUP, rollup=rollup.table) for rollup in ROLLUPS))
 
 
 class Closing(NamedTuple):
@@ -104,17 +103,21 @@ class DayReport(NamedTuple):
         return self.is_covered and len(received_to_ms) == 1 and min(received_to_ms) >= self.settled_from_ms
 
 
-def insert_statement(rollup: Rollup) -> str:
+def insert_statement(rollup: Rollup) -> Sql:
     """Return the statement that derives hours of a rollup."""
-    keys, measures = ", ".join(rollup.keys), ", ".join(measure.of_spans for measure in MEASURES.values())
-    return (
-        f"INSERT INTO {rollup.table} (Hour, {keys}, Version, {', '.join(MEASURES)}) "  # noqa: S608 - constants
-        f"SELECT toDateTime({HOUR} * {HOUR_S}, 'UTC') AS hour, "
-        f"{rollup.keys_of_span}, {{version:UInt64}}, {measures} "
-        f"FROM {TABLE} WHERE {_HOUR_ROWS} "
-        f"AND has({{hours:Array(Int64)}}, toInt64({HOUR})) "
-        f"AND ReceivedAt <= fromUnixTimestamp64Milli({{received_to_ms:Int64}}, 'UTC') AND {rollup.condition} "
-        f"GROUP BY hour, {keys} {SETTINGS}"
+    return rollup_compose(
+        "INSERT INTO {rollup} (Hour, {keys}, Version, {columns}) "
+        "SELECT toDateTime({hour} * {hour_s}, 'UTC') AS hour, {keys_of_span}, {version:UInt64}, {measures} "
+        "FROM {table} WHERE {in_range} "
+        "AND has({hours:Array(Int64)}, toInt64({hour})) "
+        "AND ReceivedAt <= fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC') AND {condition} "
+        "GROUP BY hour, {keys} {settings}",
+        rollup=rollup.table,
+        keys=names(rollup.keys),
+        columns=names(MEASURES),
+        keys_of_span=rollup.keys_of_span,
+        measures=joined(", ", (measure.of_spans for measure in MEASURES.values())),
+        condition=rollup.condition,
     )
 
 

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from receiver.console.queries.rollup.proof import Checked, Day, day_name, day_number, observe, table_id
 from receiver.console.queries.rollup.slots import read_slots
 from receiver.console.queries.rollup.tables import HOURS_OF_DAY
+from receiver.engine.sql_text import compose
 from receiver.engine.store import TABLE, Parameters, Store
 from receiver.errors import StoreTrouble
 
@@ -29,11 +30,11 @@ NO_LIST: Parts = frozenset()
 ACCESS_DENIED = 497
 """ClickHouse's error code."""
 
-_PARTS = f"""
+_PARTS = compose("""
 SELECT table, name, rows, bytes_on_disk, toUnixTimestamp(modification_time) FROM system.parts
-WHERE active AND database = currentDatabase() AND table IN {{tables:Array(String)}}
-  AND (table != '{TABLE}' OR partition_id BETWEEN {{first_day:String}} AND {{last_day:String}})
-"""  # noqa: S608 - the table's name is a constant
+WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
+  AND (table != '{table}' OR partition_id BETWEEN {first_day:String} AND {last_day:String})
+""")
 
 
 class Proof(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.tables import HOUR_NS
+from receiver.engine.sql_text import Sql, compose, identifier, joined, started_between
 
 Values = dict[str, str | int | Sequence[int] | Sequence[str]]
 """Parameters of a statement that is being built."""
@@ -20,21 +21,19 @@ class Range(NamedTuple):
     """Only spans received after this; `None`: all."""
 
 
-def condition(ranges: Sequence[Range], values: Values, name: str = "range") -> str:
+def condition(ranges: Sequence[Range], values: Values, name: str = "range") -> Sql:
     """Return the condition for spans of any of these ranges, and add its parameters, named `name…`."""
     alternatives = []
     for place, spans in enumerate(ranges):
         values |= {f"{name}_from{place}": spans.from_ns, f"{name}_to{place}": spans.to_ns}
-        text = (
-            f"Timestamp >= fromUnixTimestamp64Nano({{{name}_from{place}:Int64}}) "
-            f"AND Timestamp < fromUnixTimestamp64Nano({{{name}_to{place}:Int64}})"
-        )
+        text = started_between(f"{name}_from{place}", f"{name}_to{place}")
         if spans.received_after_ms is not None:
             values[f"{name}_after{place}"] = spans.received_after_ms
-            text += f" AND ReceivedAt > fromUnixTimestamp64Milli({{{name}_after{place}:Int64}}, 'UTC')"
-        alternatives.append(f"({text})")
+            after = "{text} AND ReceivedAt > fromUnixTimestamp64Milli({{name}_after{place}:Int64}, 'UTC')"
+            text = compose(after, text=text, name=identifier(name), place=place)
+        alternatives.append(compose("({text})", text=text))
     # No range means no span; an empty condition would select all.
-    return f"({' OR '.join(alternatives) or '0'})"
+    return compose("({any})", any=joined(" OR ", alternatives) or 0)
 
 
 def uncovered(hours: Iterable[int], from_ns: int, to_ns: int) -> list[Range]:

@@ -18,7 +18,9 @@ from receiver.console.queries.rollup.tables import (
     ROLLUPS,
     SLOTS,
     TABLES,
+    rollup_compose,
 )
+from receiver.engine.sql_text import identifier, joined
 from receiver.engine.store import Store
 
 VERSION_STEP_MAX = 1 << 20
@@ -26,43 +28,49 @@ VERSION_STEP_MAX = 1 << 20
 DAY_VERSIONS = 1 << 10
 """Number of versions that rows by day may have for the same versions of the day's slots."""
 
-_READ = f"""
+_READ = rollup_compose("""
 SELECT
-    intDiv(toUnixTimestamp(Hour), {HOUR_S}), Version, Spans, RequestSpans,
+    intDiv(toUnixTimestamp(Hour), {hour_s}), Version, Spans, RequestSpans,
     toUnixTimestamp64Milli(ReceivedTo), Source
-FROM {SLOTS} FINAL
+FROM {slots} FINAL
 WHERE IsComplete
-  AND Hour >= toDateTime({{from_s:UInt32}}, 'UTC') AND Hour < toDateTime({{to_s:UInt32}}, 'UTC')
-"""  # noqa: S608 - the tables' names are constants
-_WRITE = f"""
-INSERT INTO {SLOTS}
-SELECT toDateTime(slot.1 * {HOUR_S}, 'UTC'), slot.2, {{is_complete:UInt8}}, slot.3, slot.4,
-    fromUnixTimestamp64Milli({{received_to_ms:Int64}}, 'UTC'), {{source:String}},
-    2 * slot.2 + {{is_complete:UInt8}}
+  AND Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
+""")
+_WRITE = rollup_compose("""
+INSERT INTO {slots}
+SELECT toDateTime(slot.1 * {hour_s}, 'UTC'), slot.2, {is_complete:UInt8}, slot.3, slot.4,
+    fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC'), {source:String},
+    2 * slot.2 + {is_complete:UInt8}
 FROM
 (
     SELECT arrayJoin(arrayZip(
-        {{hours:Array(UInt32)}}, {{versions:Array(UInt64)}},
-        {{spans:Array(UInt64)}}, {{request_spans:Array(UInt64)}}
+        {hours:Array(UInt32)}, {versions:Array(UInt64)},
+        {spans:Array(UInt64)}, {request_spans:Array(UInt64)}
     )) AS slot
 )
-"""  # noqa: S608 - as above
-_NEWEST_VERSION = " UNION ALL ".join(
-    f"SELECT intDiv(max(Version), {divisor}) FROM {table} "  # noqa: S608 - as above
-    f"WHERE Hour >= toDateTime({{{begin}:UInt32}}, 'UTC') AND Hour < toDateTime({{to_s:UInt32}}, 'UTC')"
-    for table, divisor, begin in (
-        (SLOTS, 1, "from_s"),
-        *((rollup.table, 1, "from_s") for rollup in ROLLUPS),
-        *((rollup.day_table, HOURS_OF_DAY * DAY_VERSIONS, "day_s") for rollup in ROLLUPS),
-        *((table, 1, "from_s") for table in ATTRIBUTE_TABLES),
-    )
+""")
+_NEWEST_OF_TABLE = """
+SELECT intDiv(max(Version), {divisor}) FROM {rollup}
+WHERE Hour >= toDateTime({{begin}:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
+"""
+_NEWEST_VERSION = joined(
+    " UNION ALL ",
+    (
+        rollup_compose(_NEWEST_OF_TABLE, rollup=table, divisor=divisor, begin=identifier(begin))
+        for table, divisor, begin in (
+            (SLOTS, 1, "from_s"),
+            *((rollup.table, 1, "from_s") for rollup in ROLLUPS),
+            *((rollup.day_table, HOURS_OF_DAY * DAY_VERSIONS, "day_s") for rollup in ROLLUPS),
+            *((table, 1, "from_s") for table in ATTRIBUTE_TABLES),
+        )
+    ),
 )
-_INVALIDATE = f"""
-INSERT INTO {SLOTS}
+_INVALIDATE = rollup_compose("""
+INSERT INTO {slots}
 SELECT Hour, Version + 1, 0, 0, 0, ReceivedTo, Source, 2 * (Version + 1)
-FROM {SLOTS} FINAL
-WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC')
-"""  # noqa: S608 - as above
+FROM {slots} FINAL
+WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC')
+""")
 SECONDS_END = (1 << 32) - 1
 """The last time that the type of the column can hold."""
 

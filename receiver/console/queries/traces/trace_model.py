@@ -22,10 +22,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from receiver.engine.sql_text import names
+
 Row = dict[str, Any]
 
 SPAN_IDENTITY = ("SpanId", "ParentSpanId", "ServiceName", "SpanName", "SpanKind", "Timestamp", "Duration")
 """Rows of one trace that are equal in these columns are copies of one span."""
+IDENTITY = names(SPAN_IDENTITY)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -10,72 +10,74 @@ import orjson
 
 from receiver.console.queries.limits import (
     COMPARED_SPANS_MAX,
-    SHORT_SETTINGS,
     SPANS_MAX,
     LimitedLines,
     within_time,
 )
 from receiver.console.queries.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
 from receiver.console.queries.traces.trace_comparison import differences
-from receiver.console.queries.traces.trace_model import SPAN_IDENTITY, Row, Trace, trace_of
-from receiver.engine.limits import SETTINGS
-from receiver.engine.store import ALL_ROWS, COMPANION, TABLE, Parameters, Store
+from receiver.console.queries.traces.trace_model import IDENTITY, Row, Trace, trace_of
+from receiver.engine.sql_text import compose, identifier, joined
+from receiver.engine.store import Parameters, Store
 from receiver.errors import MalformedBody
 
 _HEX_32 = re.compile(r"[0-9a-f]{32}")
 
-_WHEN = f"""
+_WHEN = compose("""
 SELECT
     toUnixTimestamp64Nano(if(count() = 0, now64(9) - INTERVAL 1 HOUR, min(Start))),
     toUnixTimestamp64Nano(if(count() = 0, now64(9), max(End)))
-FROM {COMPANION}
-PREWHERE TraceId = {{trace_id:String}}
-{SHORT_SETTINGS}
-"""  # noqa: S608 - the table's name is a constant
-_FROM = f"""
-FROM {TABLE}
-PREWHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
-  AND TraceId = {{trace_id:String}}
-"""
-_SPANS = f"""
+FROM {companion}
+PREWHERE TraceId = {trace_id:String}
+{short_settings}
+""")
+_OF_TRACE = compose("""
+FROM {table}
+PREWHERE {in_closed_range}
+  AND TraceId = {trace_id:String}
+""")
+_GROUP = joined(
+    ", ",
+    (compose("toString({column})", column=identifier(each)) for each in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS)),
+)
+_compose = compose.knowing(of_trace=_OF_TRACE, identity=IDENTITY, group=_GROUP)
+_SPANS = _compose("""
 SELECT *
-{_FROM}
+{of_trace}
 ORDER BY Timestamp, SpanId
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""
-_GROUP = ", ".join(f"toString({column})" for column in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS))
-_GROUPED = f"""
+LIMIT {limit:UInt64}
+{settings}
+""")
+_GROUPED = _compose("""
 SELECT *
-{_FROM}
-ORDER BY {_GROUP}, Timestamp, SpanId
-LIMIT 1 BY {", ".join(SPAN_IDENTITY)}
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""
-_SINGLE_SPAN = f"""
+{of_trace}
+ORDER BY {group}, Timestamp, SpanId
+LIMIT 1 BY {identity}
+LIMIT {limit:UInt64}
+{settings}
+""")
+_SINGLE_SPAN = _compose("""
 SELECT *
-{_FROM}
-  AND SpanId = {{span_id:String}}
+{of_trace}
+  AND SpanId = {span_id:String}
 ORDER BY Timestamp
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""
-_HIDDEN = f"""
+LIMIT {limit:UInt64}
+{settings}
+""")
+_HIDDEN = _compose("""
 SELECT 1
-{_FROM}
-  AND ProjectId NOT IN {{projects:Array(String)}}
-LIMIT {{limit:UInt64}}
-{SHORT_SETTINGS}, {ALL_ROWS}
-"""
-_OUTLINE = f"""
-SELECT {", ".join(SPAN_IDENTITY)}, StatusCode, StatusMessage, ProjectId, DeploymentId
-{_FROM}
+{of_trace}
+  AND ProjectId NOT IN {projects:Array(String)}
+LIMIT {limit:UInt64}
+{short_settings}, {all_rows}
+""")
+_OUTLINE = _compose("""
+SELECT {identity}, StatusCode, StatusMessage, ProjectId, DeploymentId
+{of_trace}
 ORDER BY Timestamp, SpanId
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""
+LIMIT {limit:UInt64}
+{settings}
+""")
 
 
 def trace(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:

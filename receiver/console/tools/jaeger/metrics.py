@@ -13,11 +13,13 @@ from typing import Final, Literal, NamedTuple
 
 from multidict import MultiMapping
 
-from receiver.console.queries.aggregates.red import red
+from receiver.console.queries.aggregates.red import RedParameters, red
 from receiver.console.queries.aggregates.red_measures import ALL_PERCENTILES
-from receiver.console.queries.aggregates.time_buckets import BUCKETS_MAX
+from receiver.console.queries.aggregates.time_buckets import BUCKETS_MAX, parse_every
 from receiver.console.queries.filters.filter import And, Intrinsic, Or
+from receiver.console.queries.group_key import parse_group_key
 from receiver.console.queries.question import Asked
+from receiver.console.queries.requests import ALL_SPANS
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of
 from receiver.console.tools.common import instant_s, json_line
@@ -55,7 +57,7 @@ class WantedMetrics(NamedTuple):
     column: str
     """Column of a latency."""
     by_operation: bool
-    questions: Mapping[str, Asked]
+    questions: Mapping[str, Asked[RedParameters]]
     """Service → question about it."""
 
 
@@ -74,17 +76,18 @@ def wanted_metrics(metric: Metric, query: MultiMapping[str], now_s: float) -> Wa
         )
     )
     range_ = recent(query, RANGE_S, now_s)
-    texts = {
-        "by": "operation" if _BOOLEANS[grouped] else "service",
-        "spans": "all",
-        "every": f"{_every_s(query, range_, now_s)}s",
-    }
+    every = {"every": f"{_every_s(query, range_, now_s)}s"}
+    own = RedParameters(
+        parse_group_key("operation" if _BOOLEANS[grouped] else "service"),
+        ALL_SPANS,
+        parse_every(every, range_, now_s),
+    )
     questions = {
         service: Asked(
             range=range_,
             limit=POINTS_MAX,
             filter=And((compared(Intrinsic("service"), "=", service, "service"), kinds)),
-            texts=texts,
+            own=own,
         )
         for service in services
     }
@@ -109,7 +112,7 @@ def metrics(store: Store, wanted: WantedMetrics, now_s: float) -> bytes:
     )
 
 
-def _rows(store: Store, asked: Asked, now_s: float) -> list[Row]:
+def _rows(store: Store, asked: Asked[RedParameters], now_s: float) -> list[Row]:
     found = red(store, asked, now_s, ALL_PERCENTILES)
     rows = list(rows_of(found.pieces()))
     # Jaeger's form has no place to say that points are missing.

@@ -17,6 +17,7 @@ from receiver.console.queries.filters.filter import (
     Attribute,
     Comparison,
     Filter,
+    HasSpan,
     Intrinsic,
     Not,
     Operator,
@@ -101,7 +102,9 @@ def search_query(
         raise MalformedBody("query.filter is not supported; expected query.attributes", field="query.filter")
     begin_s, end_s = spelling.at_s(query, spelling.begin), spelling.at_s(query, spelling.end)
     return SearchQuery(
-        And((*_fields(query, spelling), *_tags(query.get(spelling.tags, ""), pairs or [], spelling.tags))),
+        HasSpan(
+            And((*_fields(query, spelling), *_tags(query.get(spelling.tags, ""), pairs or [], spelling.tags)))
+        ),
         time_range(begin_s, end_s, now_s),
         limit_of(query, spelling.limit, SEARCHED_TRACES_DEFAULT, TRACES_MAX),
     )

@@ -144,7 +144,7 @@ class JaegerRoutes:
 
     async def _dependencies(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
-        asked = Asked(range=recent(request.query, EDGES_RANGE_S, now_s), limit=NAMES_MAX)
+        asked = Asked[None](range=recent(request.query, EDGES_RANGE_S, now_s), limit=NAMES_MAX)
         return await self._heavy(request, lambda store: iter((_edges(store, asked, now_s),)))
 
     async def _metrics(self, metric: Metric, request: web.Request) -> web.StreamResponse:
@@ -247,7 +247,7 @@ def _summary(row: Row) -> dict[str, Any]:
     }
 
 
-def _edges(store: Store, asked: Asked, now_s: float) -> bytes:
+def _edges(store: Store, asked: Asked[None], now_s: float) -> bytes:
     return _enveloped(
         [
             {"parent": row["client"], "child": row["server"], "callCount": row["calls"]}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from receiver.console.queries.filters.filter import Attribute, spansets, terms
-from receiver.console.queries.search import SearchQuery, found_traces, trace_filter_of
+from receiver.console.queries.search import SearchQuery, found_traces
 from receiver.console.queries.tool_search import Matching, matching_spans, overviews
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.tools.common import json_line
@@ -33,9 +33,7 @@ def search_answer(store: Store, wanted: SearchQuery, now_s: float, spans_max: in
 
 def compared_attributes(wanted: SearchQuery) -> list[Attribute]:
     """Return the attributes that the search compares, which Grafana shows beside each span."""
-    compared = [
-        term.field for spanset in spansets(trace_filter_of(wanted.filter)) for term in terms(spanset.part)
-    ]
+    compared = [term.field for spanset in spansets(wanted.filter) for term in terms(spanset.part)]
     return list(dict.fromkeys([_ALWAYS, *(field for field in compared if isinstance(field, Attribute))]))
 
 

@@ -72,7 +72,7 @@ def parse_tag(text: str) -> Tag:
 def tag_names(store: Store, bounds: Bounds, now_s: float, scope: str) -> dict[str, list[str]]:
     """Return the names of tags by scope, the most frequent first. An empty scope: all scopes."""
     found: dict[str, list[str]] = {name: [] for name in SCOPES}
-    asked = Asked(range=bounds.range, limit=bounds.limit)
+    asked = Asked[str | None](range=bounds.range, limit=bounds.limit)
     if scope != "intrinsic":
         for row in rows_of(attributes(store, asked, now_s).pieces()):
             found[row["scope"]].append(row["key"])

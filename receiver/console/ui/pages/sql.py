@@ -21,7 +21,7 @@ from receiver.console.ui.charts.result_chart import is_number, is_time, result_c
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.sql_examples import EXAMPLES
 from receiver.console.ui.view import View
-from receiver.engine.limits import SECONDS_MAX
+from receiver.engine.sql_text import SECONDS_MAX
 from receiver.errors import ReceiverError
 
 PATH: Final = "/sql"
