@@ -82,19 +82,19 @@ SECTIONS = {
     "paths": r"intake/.* (MethodNotAllowed|NoSuchPath|_hint|_default_or_any):",
     "media-types": r"intake/media\.py",
     "unavailable": r"(intake|journal|platform/webhooks)/",
-    "access": r"console/.* (Forbidden|NotAllowed|Unauthorized|UnsupportedMedia):|http/origin\.py",
+    "access": r"console/.* (Forbidden|NotAllowed|Unauthorized):|http/(origin|media_types)\.py",
     "not-found": r".* (_routing_problem|ApiProblem refusal\.status|DeadLetterConflict|NotConfigured):"
     r"|.* NoSuch(DeadLetter|Project|Trace):",
     "filters": r"console/queries/filters/",
-    "parameters": r"(ledger/|time_range|console/(api/(?!sql|tools)|queries/(?!raw_sql)|ui/)).* MalformedBody:"
+    "parameters": r"(ledger/|time_range|console/(api/(?!sql)|queries/(?!raw_sql)|ui/)).* MalformedBody:"
     r"|.* NoSuchDeployment:|ledger/query\.py",
     "query-limits": r".* LimitExceeded:",
-    "tools": r"console/(api/tools\.py|tools/(jaeger|tempo)/)",
+    "tools": r"console/tools/(common|jaeger/|tempo/)",
     "mcp": r"console/tools/mcp/",
     "clickhouse": r"console/(tools/clickhouse_http/|queries/raw_sql/native)",
     "store": r"(engine/|errors\.py|console/api/problems\.py ApiProblem status)",
     "sql": r"console/(api/sql\.py|queries/raw_sql/)",
-    "installation": r"(console/api/install_state|platform/installations/|platform/pages/install_routes)",
+    "installation": r"console/api/sessions\.py InstallationRefused:|platform/(installations/|pages/install_routes)",
     "explanation": r"platform/explain/(conversation|toolbox)",
     "busy": r".* CallerBusy:",
     "api-unavailable": r".* (ClientTooSlow|DiskTrouble|QueueFull|error_response 500|raw_error \S+):",
