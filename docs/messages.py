@@ -94,7 +94,8 @@ SECTIONS = {
     "clickhouse": r"console/(tools/clickhouse_http/|queries/raw_sql/native)",
     "store": r"(engine/|errors\.py|console/api/problems\.py ApiProblem status)",
     "sql": r"console/(api/sql\.py|queries/raw_sql/)",
-    "installation": r"console/api/sessions\.py InstallationRefused:|platform/(installations/|pages/install_routes)",
+    "installation": r"console/api/sessions\.py InstallationRefused:"
+    r"|platform/(installations/|pages/install_routes)",
     "explanation": r"platform/explain/(conversation|toolbox)",
     "busy": r".* CallerBusy:",
     "api-unavailable": r".* (ClientTooSlow|DiskTrouble|QueueFull|error_response 500|raw_error \S+):",

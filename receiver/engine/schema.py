@@ -28,8 +28,9 @@ from typing import NamedTuple
 from receiver import __version__
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted
+from receiver.engine.retention import ROLLUP_TABLES, retention_of, set_event_retention, set_retention
 from receiver.engine.sql_text import compose, identifier
-from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store, Version
+from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE, Store, Version
 from receiver.engine.unusable import columns_of_table, refuse_altered, refuse_unusable, unusable_reason
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.settings import PlatformEvents, Settings
@@ -346,60 +347,3 @@ def _take_lock(store: Store) -> bool:
 def _holder() -> str:
     # The name becomes part of a statement, in quotes.
     return re.sub(r"[^\w.-]", "_", socket.gethostname())
-
-
-ROLLUP_TABLES = (
-    "otel_red",
-    "otel_red_day",
-    "otel_red_deployment",
-    "otel_red_deployment_day",
-    "otel_rollup_slots",
-    "otel_attribute_keys",
-    "otel_attribute_values",
-)
-"""Tables whose rows expire a week after the spans that they were derived from."""
-_TTL = re.compile(r"toIntervalDay\((\d+)\)")
-
-
-def retention_of(store: Store, table: str) -> int | None:
-    """Return the days after which rows of a table are deleted; 0: never, `None`: there is no such table."""
-    rows = store.rows(
-        "SELECT create_table_query FROM system.tables "
-        "WHERE database = currentDatabase() AND name = {table:String}",
-        {"table": table},
-    )
-    if not rows:
-        return None
-    days = _TTL.search(str(rows[0][0]))
-    return int(days[1]) if days else 0
-
-
-def set_retention(store: Store, retention_days: int) -> list[str]:
-    """Change the tables' TTL to the setting. Existing parts are not rewritten for it."""
-    if retention_of(store, TABLE) == retention_days:
-        return []
-    rollups = [(table, "Hour", " + INTERVAL 7 DAY") for table in ROLLUP_TABLES]
-    # The main table last: its TTL is the one that is compared, so an interrupted change is repeated.
-    for table, column, extra in (
-        *rollups,
-        (COMPANION, "End", " + INTERVAL 2 DAY"),
-        (TABLE, "Timestamp", ""),
-    ):
-        _modify_ttl(store, table, column, retention_days, extra)
-    return [f"retention of {retention_days} days"]
-
-
-def set_event_retention(store: Store, days: int) -> list[str]:
-    """Change the TTL of deployment events to the setting."""
-    # `None`: sources of an older release, without the table.
-    if retention_of(store, DEPLOYMENT_EVENTS) in {days, None}:
-        return []
-    _modify_ttl(store, DEPLOYMENT_EVENTS, "FetchedAt", days)
-    return [f"retention of {days} days for deployment events"]
-
-
-def _modify_ttl(store: Store, table: str, column: str, days: int, extra: str = "") -> None:
-    change = (
-        f"MODIFY TTL toDateTime({column}, 'UTC') + INTERVAL {days:d} DAY{extra}" if days else "REMOVE TTL"
-    )
-    store.command(f"ALTER TABLE {table} {change} SETTINGS materialize_ttl_after_modify = 0")

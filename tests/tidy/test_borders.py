@@ -13,12 +13,12 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_740,
-    "receiver/console": 25_000,
-    "receiver/platform": 6_605,
-    "tests": 75_300,
-    "receiver/cli": 5_600,
-    "testing": 6_710,
+    "receiver": 23_930,
+    "receiver/console": 24_850,
+    "receiver/platform": 6_645,
+    "tests": 75_770,
+    "receiver/cli": 5_605,
+    "testing": 6_725,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from receiver.console.queries import arrivals, attributes, deployment_events, names, requests
-from receiver.console.queries.aggregates import latency, red
+from receiver.console.queries import arrivals, attributes, deployment_events, names
+from receiver.console.queries.aggregates import latency, red, requests
 from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
 from receiver.console.queries.comparison import compare
 from receiver.console.queries.comparison.deployments import DeploymentRow, deployments

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple, TypedDict
 
+from receiver.console.queries.aggregates.requests import SPANS, parse_spans
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
     COMPLETE,
@@ -17,7 +18,6 @@ from receiver.console.queries.aggregates.time_buckets import (
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.requests import SPANS, parse_spans
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store

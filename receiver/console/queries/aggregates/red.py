@@ -14,6 +14,7 @@ from receiver.console.queries.aggregates.red_measures import (
     PERCENTILES,
 )
 from receiver.console.queries.aggregates.red_source import Wanted
+from receiver.console.queries.aggregates.requests import SPANS, parse_spans
 from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
@@ -28,7 +29,6 @@ from receiver.console.queries.group_key import FIELDS, GroupKey, parse_group_key
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.requests import SPANS, parse_spans
 from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, IS_REQUEST, OPERATIONS
 from receiver.console.queries.selection import Selection, selection
 from receiver.engine.sql_text import Sql, compose, joined

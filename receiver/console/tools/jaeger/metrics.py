@@ -15,11 +15,11 @@ from multidict import MultiMapping
 
 from receiver.console.queries.aggregates.red import RedParameters, red
 from receiver.console.queries.aggregates.red_measures import ALL_PERCENTILES
+from receiver.console.queries.aggregates.requests import ALL_SPANS
 from receiver.console.queries.aggregates.time_buckets import BUCKETS_MAX, parse_every
 from receiver.console.queries.filters.filter import And, Intrinsic, Or
 from receiver.console.queries.group_key import parse_group_key
 from receiver.console.queries.question import Asked
-from receiver.console.queries.requests import ALL_SPANS
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of
 from receiver.console.tools.common import instant_s, json_line
