@@ -77,7 +77,7 @@ async def test_empty_post_gets_200_and_is_not_a_delivery(content_type: str, cont
     async with running() as intake:
         answer = await intake.post(b"", content_type=content_type, content_length=content_length)
 
-    assert (answer.status, answer.body) == (200, b"{}")
+    assert (answer.status, answer.body) == (200, b"{}\n")
     assert intake.counted("endpoint_tests", "default") == 1
     assert intake.counted("deliveries") == 0
     assert intake.core.deliveries == []

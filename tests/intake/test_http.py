@@ -68,7 +68,7 @@ async def test_json_delivery_is_answered_with_an_empty_object() -> None:
     async with running() as intake:
         answer = await intake.post(b"{}", content_type='Application/JSON; charset="UTF-8"')
 
-    assert (answer.status, answer.body, answer.headers["content-type"]) == (200, b"{}", "application/json")
+    assert (answer.status, answer.body, answer.headers["content-type"]) == (200, b"{}\n", "application/json")
 
 
 @pytest.mark.parametrize(
