@@ -47,13 +47,13 @@ $(BIN)/python:
 
 $(VENV)/.serve: requirements/serve.lock requirements/build.lock | $(BIN)/python
 	@echo "installing locked dependencies"
-	$(PIP) install --require-hashes -r requirements/build.lock
-	$(PIP) install --require-hashes -r requirements/serve.lock
+	$(PIP) install --require-hashes --no-deps -r requirements/build.lock
+	$(PIP) install --require-hashes --no-deps -r requirements/serve.lock
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.serve
 	@echo "installing locked development dependencies"
-	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
 
 $(VENV)/.core: $(VENV)/.serve $(CORE_SOURCES)
@@ -103,7 +103,7 @@ site: $(VENV)/.tools ## write the documentation site to site/
 $(VENV)/.tools: requirements/tools.lock | $(BIN)/python
 	@echo "installing locked tools"
 	$(PYTHON) -m venv $(VENV)/tools
-	$(TOOLS)/pip --disable-pip-version-check --quiet install --require-hashes -r requirements/tools.lock
+	$(TOOLS)/pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements/tools.lock
 	@touch $@
 
 .PHONY: quick
