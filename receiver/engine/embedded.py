@@ -184,14 +184,17 @@ class EmbeddedStore(SqlStore):
         with self._client() as client:
             statement = (
                 f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{fd}' COMPRESSION '{compression}' "
-                f"SETTINGS {settings_sql}, "
-                f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT {form}"
+                f"SETTINGS {settings_sql}, {_settings_text(self._space_settings())} FORMAT {form}"
             )
             # The engine returns OK even if writes failed, so the caller's count is not enough: see
             # `_check_written`.
             summary = client.query(statement).summary
         self._check_written(failures_before)
         return int(summary["read_rows"])
+
+    def _space_settings(self) -> dict[str, str]:
+        """See `SqlStore`. The probe row has them, too: while the engine may write nothing, it is refused."""
+        return {"min_free_disk_bytes_to_perform_insert": str(self._disk_free_min())}
 
     def _end_bootstrap(self) -> None:
         """Before the first INSERT, check that the tables are on the disk. Raises `EngineDamaged` if not."""

@@ -69,6 +69,8 @@ NO_DEDUPLICATION = {
 }
 """Settings that disable deduplication, for idempotent statements that must run every time."""
 
+NO_SETTINGS: Mapping[str, str] = {}
+
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 """Name of the compression in the engine and in HTTP, by the suffix of a segment's name."""
 
@@ -296,7 +298,11 @@ class SqlStore(ABC):
     def probe(self) -> None:
         """See `Store`. The row is older than any retention, so it is deleted again."""
         self._column_check.run()
-        self._insert_select(_PROBE, None)
+        self._insert_select(_PROBE, None, self._space_settings())
+
+    def _space_settings(self) -> dict[str, str]:
+        """Return the settings of an INSERT of spans that keep disk space free for the journal."""
+        return {}
 
     @contextmanager
     def marked(self, mark: str, filters: Mapping[str, str] = NO_FILTERS) -> Iterator[None]:
@@ -351,12 +357,14 @@ class SqlStore(ABC):
             client.close()
         self._per_thread = threading.local()
 
-    def _insert_select(self, statement: str, parameters: Parameters | None) -> None:
+    def _insert_select(
+        self, statement: str, parameters: Parameters | None, settings: Mapping[str, str] = NO_SETTINGS
+    ) -> None:
         with self._client() as client:
-            settings = {
+            supported = {
                 name: value for name, value in NO_DEDUPLICATION.items() if is_supported_setting(client, name)
             }
-            client.query(statement, parameters=_bound(parameters), settings=settings)
+            client.query(statement, parameters=_bound(parameters), settings={**supported, **settings})
 
 
 def pins(client: Client) -> dict[str, str]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import errno
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from receiver.engine import schema
 from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.sql import NO_SETTINGS
 from receiver.engine.store import TABLE, Parameters, RowLocation
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
+from tests.support.fake_clickhouse import schema_sources
 
 HELD = RowLocation(SegmentId(7, 1), (0, 0))
 
@@ -54,7 +58,9 @@ class FailingDiskStore(EmbeddedStore):
     def command(self, statement: str) -> None:
         self.commands.append(statement)
 
-    def _insert_select(self, _statement: str, _parameters: Parameters | None) -> None:
+    def _insert_select(
+        self, _statement: str, _parameters: Parameters | None, _settings: Mapping[str, str] = NO_SETTINGS
+    ) -> None:
         if not self.failures:
             self.failures = 1
             self.refill_companion(HELD, ["20260101"])
@@ -111,3 +117,22 @@ def test_client_is_not_used_again_after_an_exception(engine_dir: Path) -> None:
 
     assert store.rows("EXISTS TEMPORARY TABLE of_this_client") == [(0,)]
     store.close()
+
+
+def test_probe_row_is_refused_while_the_disk_has_less_free_space_than_inserts_require(
+    engine_dir: Path,
+) -> None:
+    free_bytes_min = [1 << 20]
+    store = EmbeddedStore(
+        engine_dir, database="space", memory_bytes_max=1 << 30, disk_free_min=lambda: free_bytes_min[0]
+    )
+    store.create_database()
+    schema.apply(store, schema_sources(), 30)
+    store.probe()
+
+    free_bytes_min[0] = 1 << 60
+    with pytest.raises(StoreTrouble) as refused:
+        store.probe()
+
+    store.close()
+    assert refused.value.code == 243
