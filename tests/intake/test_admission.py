@@ -169,8 +169,7 @@ async def test_chunked_body_claims_memory_as_it_grows() -> None:
         connection = await intake.connect()
         connection.writer.write(chunked() + b"4\r\n\nabc\r\n")
         await until(lambda: intake.admission.bytes_in_flight == 4)
-        connection.writer.write(b"7\r\nabcdefg\r\n")
-        answer = await connection.answer()
+        answer = await connection.exchange(b"7\r\nabcdefg\r\n")
         await connection.close()
 
     assert (answer.status, answer.headers["connection"]) == (503, "close")

@@ -19,6 +19,7 @@ from receiver.intake.connections.protocol import IntakeProtocol
 from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Settings
 from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
+from tests.support.cases import each_case
 from tests.support.intake import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until
 
 FEW = Limits(connections_max=6, connections_per_address_max=3)
@@ -40,21 +41,12 @@ async def in_request(intake: Intake, source: str) -> Connection:
 
 async def finish(connection: Connection) -> None:
     """Send the last byte of a delivery and close the connection after the 200."""
-    connection.writer.write(request()[-1:])
-    assert (await connection.answer()).status == 200
+    assert (await connection.exchange(request()[-1:])).status == 200
     await connection.close()
 
 
 def protocols(intake: Intake) -> list[IntakeProtocol]:
     return [connection for connection in intake.server.connections if isinstance(connection, IntakeProtocol)]
-
-
-async def used_connection(intake: Intake, source: str) -> Connection:
-    """Open a connection on which a delivery was answered."""
-    connection = await intake.connect(source)
-    connection.writer.write(request())
-    assert (await connection.answer()).status == 200
-    return connection
 
 
 @on_uvloop
@@ -77,7 +69,7 @@ async def test_address_at_its_limit_with_busy_connections_gets_503() -> None:
 @on_uvloop
 async def test_closed_connections_no_longer_count_for_their_address() -> None:
     async with running(limits=FEW) as intake:
-        connections = [await used_connection(intake, f"127.0.0.{last_octet}") for last_octet in (2, 3, 3)]
+        connections = [await intake.used_connection(f"127.0.0.{last_octet}") for last_octet in (2, 3, 3)]
         for connection in connections:
             await connection.close()
         await until(lambda: intake.server.connection_count == 0)
@@ -120,14 +112,13 @@ async def test_connection_that_never_sent_anything_is_evicted_before_used_connec
 ) -> None:
     monkeypatch.setattr(eviction, "SILENT_S", 0.0)
     async with running(limits=FEW) as intake:
-        used = [await used_connection(intake, f"127.0.0.{last_octet}") for last_octet in (3, 4)]
+        used = [await intake.used_connection(f"127.0.0.{last_octet}") for last_octet in (3, 4)]
         silent = [await intake.connect(f"127.0.0.{last_octet}") for last_octet in (5, 6, 7, 8)]
         await until(lambda: intake.server.connection_count == 6)
-        new_connection = await used_connection(intake, FLOODER)
+        new_connection = await intake.used_connection(FLOODER)
         after_eviction = await silent[0].closed()
         for connection in (*used, new_connection, *silent[1:]):
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
+            assert (await connection.exchange(request())).status == 200
             await connection.close()
 
     assert after_eviction == b""
@@ -136,14 +127,12 @@ async def test_connection_that_never_sent_anything_is_evicted_before_used_connec
 @on_uvloop
 async def test_longest_idle_connection_is_evicted_for_a_new_connection() -> None:
     async with running(limits=Limits(connections_max=3)) as intake:
-        first, second, third = [await used_connection(intake, "127.0.0.1") for _ in range(3)]
-        first.writer.write(request())
-        await first.answer()
-        new_connection = await used_connection(intake, "127.0.0.1")
+        first, second, third = [await intake.used_connection() for _ in range(3)]
+        await first.exchange(request())
+        new_connection = await intake.used_connection()
         after_eviction = await second.closed()
         for connection in (first, third, new_connection):
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
+            assert (await connection.exchange(request())).status == 200
             await connection.close()
 
     assert after_eviction == b""
@@ -154,13 +143,12 @@ async def test_longest_idle_connection_is_evicted_for_a_new_connection() -> None
 @on_uvloop
 async def test_address_at_its_limit_evicts_only_its_own_idle_connection() -> None:
     async with running(limits=FEW) as intake:
-        other = await used_connection(intake, "127.0.0.3")
-        own = [await used_connection(intake, FLOODER) for _ in range(3)]
-        new_connection = await used_connection(intake, FLOODER)
+        other = await intake.used_connection("127.0.0.3")
+        own = [await intake.used_connection(FLOODER) for _ in range(3)]
+        new_connection = await intake.used_connection(FLOODER)
         after_eviction = await own[0].closed()
         for connection in (other, new_connection, *own[1:]):
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
+            assert (await connection.exchange(request())).status == 200
             await connection.close()
 
     assert after_eviction == b""
@@ -177,12 +165,11 @@ async def test_address_at_its_limit_evicts_only_its_own_idle_connection() -> Non
 @on_uvloop
 async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: bytes) -> None:
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await used_connection(intake, "127.0.0.1")
+        kept = await intake.used_connection()
         kept.writer.write(sent)
         refused = await (await intake.connect()).closed()
         rest = b"7\r\n" + SPAN_BODY + b"\r\n0\r\n\r\n" if b"chunked" in sent else request()[len(sent) :]
-        kept.writer.write(rest)
-        answer = await kept.answer()
+        answer = await kept.exchange(rest)
         await kept.close()
 
     assert refused.startswith(b"HTTP/1.1 503 ")
@@ -192,7 +179,7 @@ async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: byte
 @on_uvloop
 async def test_connection_with_an_unread_request_is_not_evicted() -> None:
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await used_connection(intake, "127.0.0.1")
+        kept = await intake.used_connection()
         kept.writer.write(request())
         await kept.writer.drain()
         evicted = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
@@ -205,17 +192,6 @@ async def test_connection_with_an_unread_request_is_not_evicted() -> None:
 
 
 @on_uvloop
-async def test_new_connection_gets_503_when_none_is_idle() -> None:
-    async with running(limits=Limits(connections_max=2)) as intake:
-        kept = [await in_request(intake, "127.0.0.1") for _ in range(2)]
-        received = await (await intake.connect()).closed()
-        for connection in kept:
-            await finish(connection)
-
-    assert received.startswith(b"HTTP/1.1 503 ")
-
-
-@on_uvloop
 async def test_connection_over_the_limit_is_answered_after_its_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,8 +201,7 @@ async def test_connection_over_the_limit_is_answered_after_its_request(
         new_connection = await intake.connect()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(new_connection.reader.read(1), 0.3)
-        new_connection.writer.write(request())
-        refused = await new_connection.answer()
+        refused = await new_connection.exchange(request())
         for connection in (kept, new_connection):
             await connection.close()
 
@@ -281,7 +256,7 @@ async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     async with running(listening=listening) as intake:
-        kept = await used_connection(intake, "127.0.0.1")
+        kept = await intake.used_connection()
         listening.count_open = lambda: len(intake.server.connections)
         answer = await intake.post()
         after_eviction = await kept.closed()
@@ -289,11 +264,11 @@ async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
     assert (answer.status, after_eviction) == (200, b"")
 
 
-class DescriptorlessSocket(socket.socket):
-    """Listening socket whose first calls of accept fail for lack of descriptors."""
+class FailingSocket(socket.socket):
+    """Listening socket whose first calls of accept fail."""
 
     failures_left = 3
-    code = errno.EMFILE
+    code = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self.failures_left:
@@ -302,34 +277,27 @@ class DescriptorlessSocket(socket.socket):
         return super().accept()
 
 
+@each_case(
+    ("code", "pause_s"),
+    [
+        pytest.param(errno.EMFILE, listener.ACCEPT_PAUSE_S, id="no descriptors: after a pause"),
+        pytest.param(errno.ECONNABORTED, 3_600, id="client gone from the backlog: at once"),
+    ],
+)
 @on_uvloop
-async def test_accept_is_retried_after_descriptors_run_out() -> None:
-    listening = DescriptorlessSocket()
+async def test_failed_accept_is_retried(monkeypatch: pytest.MonkeyPatch, code: int, pause_s: float) -> None:
+    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", pause_s)
+    listening = FailingSocket()
+    listening.code = code
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     async with running(listening=listening) as intake:
         answer = await intake.post()
 
-    assert answer.status == 200
-    assert listening.failures_left == 0
+    assert (answer.status, listening.failures_left) == (200, 0)
 
 
-@on_uvloop
-async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 3_600)
-    listening = DescriptorlessSocket()
-    listening.code = errno.ECONNABORTED
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    async with running(listening=listening) as intake, asyncio.timeout(30):
-        answer = await intake.post()
-
-    assert answer.status == 200
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "remote", "loopback"),
     [
         pytest.param(Settings(limits=Limits(connections_max=100)), 25, 100, id="a quarter, not for loopback"),

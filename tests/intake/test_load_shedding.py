@@ -31,9 +31,7 @@ async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Inta
         else None
     )
     async with running(core=core, limits=SHORT_DEADLINE, tls=tls) as intake:
-        connection = await intake.connect()
-        connection.writer.write(request())
-        await connection.answer()
+        connection = await intake.used_connection()
         core.running.clear()
         core.may_continue.clear()
         first = asyncio.create_task(intake.post(SPAN_BODY + b" " * 100_000))
@@ -63,12 +61,10 @@ async def test_new_connection_gets_503_at_once_during_overload() -> None:
 @on_uvloop
 async def test_existing_connection_is_refused_per_request_and_stays_open() -> None:
     async with overloaded() as (intake, connection):
-        connection.writer.write(request())
-        refused = await connection.answer()
+        refused = await connection.exchange(request())
         intake.core.may_continue.set()
         await until(lambda: not intake.admission.bytes_in_flight)
-        connection.writer.write(request())
-        accepted = await connection.answer()
+        accepted = await connection.exchange(request())
 
     assert (refused.status, accepted.status) == (503, 200)
 
@@ -79,21 +75,10 @@ async def test_503_is_sent_only_after_a_request_arrives() -> None:
         client = await intake.connect()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.reader.read(1), 0.3)
-        client.writer.write(request())
-        refused = await client.answer()
+        refused = await client.exchange(request())
         await client.close()
 
     assert refused.status == 503
-
-
-@on_uvloop
-async def test_shed_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
-    async with overloaded() as (intake, _):
-        received = await (await intake.connect()).closed()
-        await until(lambda: not intake.load_shedder.held_count)
-
-    assert received.startswith(b"HTTP/1.1 503 ")
 
 
 @on_uvloop
@@ -132,8 +117,7 @@ async def test_lingering_sockets_are_closed_in_order_of_their_answers(
     async with overloaded() as (intake, _):
         intake.load_shedder.use(held_max=2)
         answered, silent = await intake.connect(), await intake.connect()
-        answered.writer.write(request())
-        assert (await answered.answer()).status == 503
+        assert (await answered.exchange(request())).status == 503
         third = await intake.connect()
         received = await silent.closed()
         held = intake.load_shedder.held_count

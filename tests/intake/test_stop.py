@@ -7,13 +7,7 @@ import socket
 from collections import Counter
 from pathlib import Path
 
-import pytest
-from aiohttp import http_parser
-
-from receiver.errors import OperatorError
-from receiver.http.parser import require_c_parser
 from receiver.intake.connections.tls import Certificates
-from receiver.settings import Limits
 from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until
 
@@ -98,8 +92,7 @@ async def test_handshake_that_starts_during_a_stop_is_completed(tmp_path: Path) 
         stopping = asyncio.create_task(intake.server.stop(5))
         streams = await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost")
         connection = Connection(*streams)
-        connection.writer.write(request())
-        answer = await connection.answer()
+        answer = await connection.exchange(request())
         await connection.close()
         await stopping
 
@@ -124,9 +117,7 @@ async def test_incomplete_body_gets_503_at_the_end_of_the_grace_period() -> None
 @on_uvloop
 async def test_idle_connection_is_closed_without_a_reset() -> None:
     async with running() as intake:
-        connection = await intake.connect()
-        connection.writer.write(request())
-        await connection.answer()
+        connection = await intake.used_connection()
         await intake.server.stop(5)
         received = await connection.closed()
 
@@ -145,19 +136,3 @@ async def test_connection_made_during_a_stop_waits_for_the_next_process() -> Non
             await pending.close()
 
     assert answer.status == 200
-
-
-@on_uvloop
-async def test_delivery_after_close_of_the_committer_gets_503() -> None:
-    async with running(limits=Limits()) as intake:
-        intake.admission.is_closed = True
-        answer = await intake.post()
-
-    assert (answer.status, answer.headers["retry-after"]) == (503, "2")
-
-
-def test_missing_c_parser_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_parser, "HttpRequestParser", http_parser.HttpRequestParserPy)
-
-    with pytest.raises(OperatorError, match="its C parser"):
-        require_c_parser()

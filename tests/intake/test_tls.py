@@ -55,8 +55,7 @@ async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_pa
         oldest = certificates.context.minimum_version
         options = certificates.context.options
         chosen = connection.writer.get_extra_info("ssl_object").selected_alpn_protocol()
-        connection.writer.write(request())
-        answer = await connection.answer()
+        answer = await connection.exchange(request())
         await connection.close()
 
     assert (answer.status, chosen, oldest) == (200, "http/1.1", ssl.TLSVersion.TLSv1_2)
@@ -75,18 +74,6 @@ async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
     async with running(tls=(certificates.context, old)) as intake:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await intake.connect()
-
-
-@on_uvloop
-async def test_connection_without_a_handshake_is_closed(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    limits = Limits(tls_handshake_timeout_s=0.2)
-    async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
-        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
-        received = await asyncio.wait_for(reader.read(), 10)
-        writer.close()
-
-    assert received == b""
 
 
 HALF_OPEN = 200
@@ -125,20 +112,6 @@ async def test_half_open_handshakes_do_not_delay_a_delivery_and_are_closed_by_th
 
 
 @on_uvloop
-async def test_client_certificate_is_required_if_a_client_ca_is_configured(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
-    with_certificate = client_context()
-    AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
-    async with running(tls=(certificates.context, with_certificate)) as intake:
-        answer = await intake.post()
-        intake.tls = client_context()
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await intake.post()
-
-    assert answer.status == 200
-
-
-@on_uvloop
 async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, client_context())) as intake:
@@ -147,8 +120,7 @@ async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Pat
         write_certificates(tmp_path)
         certificates.reload_if_changed()
         new = await serial(intake)
-        kept.writer.write(request())
-        answer = await kept.answer()
+        answer = await kept.exchange(request())
         await kept.close()
 
     assert old != new

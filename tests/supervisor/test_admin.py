@@ -6,26 +6,16 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
-from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
+from tests.supervisor.supervised import Supervised, is_alive, wait_until
 
 CONNECTIONS = 300
 DESCRIPTORS_MAX = 128
 UNFINISHED_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + (b"X: " + b"a" * 4_000 + b"\r\n") * 7
 GROWTH_KIB_MAX = 64 * 1024
 LOG_BYTES_MAX = 64 * 1024
-
-
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    yield supervisor
-    supervisor.clean_up()
 
 
 def resident_kib(pid: int) -> int:

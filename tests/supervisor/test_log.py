@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from structlog.testing import capture_logs
 
 from receiver import __version__
 from receiver.metrics import Metrics
 from receiver.supervisor.summary import Summary
-from tests.supervisor.test_intakes import post
-from tests.supervisor.test_supervisor import Supervised, wait_until
+from tests.supervisor.supervised import Supervised, post, wait_until
 
-
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    supervisor.configure(
-        "[journal]\ndisk_free_min = '4MiB'\n[[drain]]\nname = 'shop'\n[[drain]]\nname='b'\npath='/b'"
-    )
-    yield supervisor
-    supervisor.clean_up()
+CONFIG = "[journal]\ndisk_free_min = '4MiB'\n[[drain]]\nname = 'shop'\n[[drain]]\nname='b'\npath='/b'"
 
 
 def events(supervised: Supervised, event: str) -> list[dict[str, Any]]:
     """Return the fields of all log lines with this event."""
-    lines = (supervised.directory / "log").read_text().splitlines()
-    parsed: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{")]
+    lines = [line for line in supervised.log.splitlines() if line.startswith("{")]
+    parsed: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return [fields for fields in parsed if fields["event"] == event]
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.supervisor.test_supervisor import Supervised, wait_until
+from tests.supervisor.supervised import Supervised, wait_until
 
 STORE = {
     "chdb",
@@ -23,13 +21,6 @@ STORE = {
     ),
 }
 SLOW = {"cryptography", "google.protobuf", "importlib.metadata", "opentelemetry", "prometheus_client"}
-
-
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    yield supervisor
-    supervisor.clean_up()
 
 
 @pytest.mark.parametrize(

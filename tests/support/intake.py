@@ -255,14 +255,26 @@ class Intake:
         )
         return Connection(*streams)
 
+    async def used_connection(self, source: str = "127.0.0.1", **headers: str) -> Connection:
+        """Open a connection with an accepted delivery. The next with the same head takes the fast path."""
+        connection = await self.connect(source)
+        accepted = await connection.exchange(request(SPAN_BODY, "/v1/traces", "POST", **headers))
+        assert accepted.status == 200, accepted
+        return connection
+
     async def exchange(self, raw: bytes) -> Answer:
         """Send these bytes on a new connection and read one answer."""
         connection = await self.connect()
         try:
-            connection.writer.write(raw)
-            return await connection.answer()
+            return await connection.exchange(raw)
         finally:
             await connection.close()
+
+    async def received_after(self, raw: bytes) -> bytes:
+        """Send these bytes on a new connection, and return what is received until the receiver closes it."""
+        connection = await self.connect()
+        connection.writer.write(raw)
+        return await connection.closed()
 
     def held_count(self) -> int:
         """Return how many deliveries wait for room in the journal."""
@@ -307,6 +319,11 @@ class Connection:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+
+    async def exchange(self, raw: bytes, *, bodyless: bool = False) -> Answer:
+        """Send these bytes and read one response."""
+        self.writer.write(raw)
+        return await self.answer(bodyless=bodyless)
 
     async def answer(self, *, bodyless: bool = False) -> Answer:
         """Read one response; interim ones are kept in `raw`."""
