@@ -170,9 +170,7 @@ def test_engine_with_retention_is_not_opened_with_an_untrusted_clock(
         refuse_to_open(machine.clock(tmp_path), retention_days=30)
 
 
-def test_store_is_not_opened_with_an_untrusted_clock(
-    tmp_path: Path,
-) -> None:
+def test_store_is_not_opened_with_an_untrusted_clock(tmp_path: Path) -> None:
     real = Times()
     Clock(tmp_path / NOTE_NAME, Times(lambda: real.wall_s() - YEAR_S, real.running_s, real.boot))
 

@@ -58,8 +58,7 @@ def test_certificate_that_is_expired_or_not_yet_valid_is_a_problem(
 
 
 @pytest.mark.parametrize(
-    ("days", "expected"),
-    [pytest.param(13, "expires on ", id="soon"), pytest.param(15, "", id="later")],
+    ("days", "expected"), [pytest.param(13, "expires on ", id="soon"), pytest.param(15, "", id="later")]
 )
 def test_certificate_that_expires_soon_is_a_warning(tmp_path: Path, days: int, expected: str) -> None:
     result = check(**certificate(tmp_path, NOW - timedelta(days=1), NOW + timedelta(days=days)))

@@ -20,18 +20,11 @@ from receiver.errors import (
 )
 from receiver.intake import committer as committer_module
 from receiver.intake import pending
-from receiver.journal.outcomes import STORED
+from receiver.journal.writer_notes import STORED
 from receiver.model import Delivery, SegmentId
 from receiver.settings import Drain
 from tests.support.committer import bodies, commit, committing, verdict_on
-from tests.support.intake import (
-    AppenderDouble,
-    CommitDouble,
-    CoreDouble,
-    OutcomeDouble,
-    on_uvloop,
-    until,
-)
+from tests.support.intake import AppenderDouble, CommitDouble, CoreDouble, OutcomeDouble, on_uvloop, until
 
 
 @on_uvloop

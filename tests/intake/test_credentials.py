@@ -218,9 +218,7 @@ async def test_drain_that_requires_more_credentials_takes_precedence() -> None:
     assert [delivery.drain for delivery in intake.core.deliveries] == ["open", "signed", "known", "all"]
 
 
-def test_every_secret_is_compared_even_after_a_match(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_secret_is_compared_even_after_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bytes] = []
     compare = hmac.compare_digest
 

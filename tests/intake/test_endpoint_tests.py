@@ -84,10 +84,7 @@ async def test_empty_post_gets_200_and_is_not_a_delivery(content_type: str, cont
     assert intake.admission.bytes_in_flight == 0
 
 
-@each_case(
-    ("headers", "status"),
-    [({"x_sig": EMPTY_SIGNATURE}, 200), ({}, 401), ({"x_sig": "0" * 40}, 403)],
-)
+@each_case(("headers", "status"), [({"x_sig": EMPTY_SIGNATURE}, 200), ({}, 401), ({"x_sig": "0" * 40}, 403)])
 @on_uvloop
 async def test_empty_post_requires_the_credentials_of_the_drain(headers: dict[str, str], status: int) -> None:
     async with running(SIGNED) as intake:

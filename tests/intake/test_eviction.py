@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.intake.connections import eviction, parse_errors
 from receiver.intake.connections.eviction import CANDIDATES_MAX, SILENT_S, IdleConnections, UnfinishedHeads
-from receiver.settings import Limits
 from tests.support.cases import each_case
 from tests.support.intake import Intake, on_uvloop, request, running, until
 
@@ -190,21 +188,3 @@ async def test_answer_after_its_connection_closed_adds_no_connection_to_evict() 
         candidate = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - must stay empty
 
     assert candidate is None
-
-
-@on_uvloop
-async def test_connections_with_unfinished_heads_are_not_evicted_for_new_ones() -> None:
-    async with running(limits=Limits(connections_max=2)) as intake:
-        kept = [await intake.connect() for _ in range(2)]
-        for connection in kept:
-            connection.writer.write(request()[:9])
-        await until(lambda: unfinished_bytes(intake) == 18)
-        refused = await intake.exchange(request())
-        for connection in kept:
-            connection.writer.write(request()[9:])
-        answers = await asyncio.gather(*(connection.answer() for connection in kept))
-        for connection in kept:
-            await connection.close()
-
-    assert refused.status == 503
-    assert {answer.status for answer in answers} == {200}

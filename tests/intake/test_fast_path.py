@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.intake.answers import Reply
-from receiver.intake.connections.arriving_body import STEP_BYTES
+from receiver.intake.connections.body import STEP_BYTES
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
 from receiver.intake.pending import PendingDelivery

@@ -166,11 +166,7 @@ async def test_options_lists_allowed_methods_and_no_cors_headers(target: str) ->
 
 @each_case(
     "content_type",
-    [
-        "application/protobuf",
-        "application/x-google-protobuf",
-        "application/vnd.google.protobuf; proto=x",
-    ],
+    ["application/protobuf", "application/x-google-protobuf", "application/vnd.google.protobuf; proto=x"],
 )
 @on_uvloop
 async def test_alternative_protobuf_content_types_are_answered_as_x_protobuf(content_type: str) -> None:

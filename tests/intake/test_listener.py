@@ -226,19 +226,6 @@ async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None
     assert open_count <= 4
 
 
-@on_uvloop
-async def test_failed_handshake_is_counted(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, client_context())) as intake:
-        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
-        writer.write(request())
-        await reader.read()
-        writer.close()
-        await until(lambda: not intake.server.connection_count)
-
-    assert intake.counted("refusals", "tls_handshake") == 1
-
-
 class SingleDescriptorSocket(socket.socket):
     """Listening socket of a process that has descriptors for a single connection."""
 

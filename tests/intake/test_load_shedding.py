@@ -94,9 +94,7 @@ async def test_bytes_sent_after_shedding_do_not_destroy_the_answer() -> None:
 
 
 @on_uvloop
-async def test_lingering_sockets_are_limited_in_number_and_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_lingering_sockets_are_limited_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
     async with overloaded() as (intake, _):
         intake.load_shedder.use(held_max=3)
@@ -159,9 +157,7 @@ async def test_reload_lowers_the_number_of_lingering_sockets() -> None:
 
 
 @on_uvloop
-async def test_stop_waits_for_shed_connections(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_stop_waits_for_shed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 2.0)
     held_at_close: list[int] = []
     async with overloaded() as (intake, connection):

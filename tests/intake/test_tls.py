@@ -63,19 +63,6 @@ async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_pa
     assert options & ssl.OP_NO_COMPRESSION
 
 
-@on_uvloop
-async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
-    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
-    old.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        old.maximum_version = ssl.TLSVersion.TLSv1_1
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, old)) as intake:
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            await intake.connect()
-
-
 HALF_OPEN = 200
 
 

@@ -182,6 +182,8 @@ async def test_tls_port_names_why_the_connection_failed(
         async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
             await run_client(intake, client)
             await until(lambda: logs)
+            # A client that offers only HTTP/2 completes its handshake.
+            assert intake.counted("refusals", "tls_handshake") == (key != "grpc")
 
     line: Any = logs[0]
     assert (line["log_level"], line["cause"], line["peer"]) == ("warning", key, "127.0.0.1")

@@ -23,9 +23,7 @@ def resident_kib(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def test_killed_intake_is_replaced_despite_many_admin_connections(
-    supervised: Supervised,
-) -> None:
+def test_killed_intake_is_replaced_despite_many_admin_connections(supervised: Supervised) -> None:
     supervised.start()
     state = supervised.state()
     supervisor_pid, (killed,) = state["pids"]["supervisor"], state["pids"]["intake"]

@@ -31,9 +31,7 @@ QUEUED_CONNECTIONS = 200
 ANY_PORT = "127.0.0.1:0"
 
 
-def test_queued_connections_are_answered_when_the_receiver_stops(
-    supervised: Supervised,
-) -> None:
+def test_queued_connections_are_answered_when_the_receiver_stops(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.processes.intake")
     intakes = supervised.state()["pids"]["intake"]
     for pid in intakes:
@@ -72,9 +70,7 @@ def test_deliveries_are_answered_while_a_hung_store_process_is_stopped(supervise
     assert list(supervised.directory.glob("journal/*/*.lz4"))
 
 
-def test_acknowledged_deliveries_are_sealed_before_the_store_process_stops(
-    supervised: Supervised,
-) -> None:
+def test_acknowledged_deliveries_are_sealed_before_the_store_process_stops(supervised: Supervised) -> None:
     supervised.configure("[journal]\ndisk_free_min = '4MiB'\nsegment_age_ms_max = 600000\n")
     supervised.start(INTAKE="receiver.processes.intake")
     store = supervised.state()["pids"]["store"]

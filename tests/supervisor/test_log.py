@@ -23,28 +23,22 @@ def events(supervised: Supervised, event: str) -> list[dict[str, Any]]:
     return [fields for fields in parsed if fields["event"] == event]
 
 
-def test_ready_line_has_version_addresses_and_configuration(supervised: Supervised) -> None:
-    supervised.start()
-
-    wait_until(lambda: bool(events(supervised, "ready")))
-
-    (ready,) = events(supervised, "ready")
-    assert {name: ready[name] for name in ("listen", "admin", "api")} == supervised.state()["urls"]
-    assert ready["docs"] == f"{ready['api']}/docs"
-    assert ready["version"] == __version__
-    assert ready["store"] == "embedded"
-    assert ready["data_dir"] == str(supervised.directory)
-    assert ready["config"] == str(supervised.directory / "trace-drain.toml")
-    assert ready["drains"] == ["shop /v1/traces", "b /b"]
-
-
-def test_first_delivery_is_logged_and_the_stop_logs_a_summary(supervised: Supervised) -> None:
+def test_start_first_delivery_and_stop_are_logged_with_their_facts(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.processes.intake")
+    wait_until(lambda: bool(events(supervised, "ready")))
+    urls = supervised.state()["urls"]
 
     assert [post(supervised), post(supervised)] == [b"200", b"200"]
     supervised.signal(signal.SIGTERM)
 
     assert supervised.exit_code() == 0
+    (ready,) = events(supervised, "ready")
+    assert {name: ready[name] for name in ("listen", "admin", "api")} == urls
+    assert ready["docs"] == f"{ready['api']}/docs"
+    assert (ready["version"], ready["store"]) == (__version__, "embedded")
+    assert ready["data_dir"] == str(supervised.directory)
+    assert ready["config"] == str(supervised.directory / "trace-drain.toml")
+    assert ready["drains"] == ["shop /v1/traces", "b /b"]
     (first,) = events(supervised, "first delivery accepted")
     assert (first["drain"], first["content_type"], first["spans"]) == ("shop", "protobuf", 1)
     (summary,) = events(supervised, "summary")

@@ -45,15 +45,6 @@ def test_process_does_not_import_unneeded_modules_at_start(module: str, unwanted
     assert module in loaded.split()
 
 
-def test_store_process_starts_after_the_intakes(supervised: Supervised) -> None:
-    supervised.configure("intakes = 3")
-
-    supervised.start()
-
-    wait_until(lambda: len(supervised.events()) == 4)
-    assert supervised.events()[3] == "store start 0"
-
-
 def test_slow_intakes_delay_neither_the_store_process_nor_the_admin_port(supervised: Supervised) -> None:
     (supervised.directory / "slow").touch()
 

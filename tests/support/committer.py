@@ -10,8 +10,8 @@ from pathlib import Path
 from receiver.errors import ReceiverError
 from receiver.intake.admission import Claim
 from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Quarantine
 from receiver.journal.appender import Appender
+from receiver.journal.quarantine import Quarantine
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import MIB, Drain

@@ -24,9 +24,9 @@ from receiver.intake.connections.listener import caps
 from receiver.intake.connections.load_shedding import LoadShedder
 from receiver.intake.connections.server import IntakeServer
 from receiver.intake.handler import DeliveryHandler
-from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import KeepWebhook, Routes
-from receiver.journal.outcomes import SegmentOutcome
+from receiver.journal.quarantine import Quarantine
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Drain, Limits, Settings, Webhook
