@@ -147,11 +147,11 @@ def _resolved(directory: Path, name: str) -> Path:
 
 def _secrets(raw_value: RawValue, warnings: list[str]) -> object:
     """Return a secret, or several, from the value itself or from the files that contain them."""
-    if raw_value.spelling == "value":
+    if raw_value.form.spelling == "value":
         return _converted(_as_list(raw_value) if raw_value.setting_key.is_list else raw_value.raw, raw_value)
-    if raw_value.spelling == "one":
+    if raw_value.form.spelling == "one":
         return _converted([raw_value.raw], raw_value)
-    names = _as_list(raw_value) if raw_value.spelling == "files" else [raw_value.raw]
+    names = _as_list(raw_value) if raw_value.form.spelling == "files" else [raw_value.raw]
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueProblem("is not a file name; expected the path of a file that contains the secret")
     secrets = [_read_secret(_resolved(raw_value.directory, name), warnings) for name in names]

@@ -95,8 +95,9 @@ FASTEST_S_PER_BYTE = 1e-12
 DECAY = 0.5
 """Factor applied to the past measurements when a group is added."""
 GROUP_COST_S = 0.001
-"""Cost of a group that does not depend on its weight. Without it, hours of small groups would inflate the cost per
-byte: a large delivery would seem to take seconds, and those behind it would be refused needlessly."""
+"""Cost of a group that does not depend on its weight. Without it, hours of small groups would inflate the
+cost per byte: a large delivery would seem to take seconds, and later deliveries would be refused needlessly.
+"""
 WAIT_SHARE_MAX = 0.5
 """Share of the deadline that a delivery may wait; the rest is for the disk and for estimation errors."""
 GROUP_TARGET_S = 0.1

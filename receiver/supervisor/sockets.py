@@ -294,7 +294,7 @@ def with_bound_addresses(configured: Settings, settings: Settings, sockets: Sock
 
 
 def with_addresses_of(running: Settings, configured: Settings, new: Settings) -> Settings:
-    """Return new settings with the bound address of each port whose setting has not changed since the start."""
+    """Return new settings with the bound address of each port whose setting is that of the start."""
     # Port 0 was replaced by the bound port, which must not look like a changed setting.
     before, bound = listen_addresses(configured), listen_addresses(running)
     now = listen_addresses(new)

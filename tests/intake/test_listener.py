@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,13 @@ async def finish(connection: Connection) -> None:
     """Send the last byte of a delivery and close the connection after the 200."""
     assert (await connection.exchange(request()[-1:])).status == 200
     await connection.close()
+
+
+async def serve_and_close(connections: Iterable[Connection]) -> None:
+    """Send a delivery on each connection, which must be open, and close it."""
+    for connection in connections:
+        assert (await connection.exchange(request())).status == 200
+        await connection.close()
 
 
 def protocols(intake: Intake) -> list[IntakeProtocol]:
@@ -117,9 +124,7 @@ async def test_connection_that_never_sent_anything_is_evicted_before_used_connec
         await until(lambda: intake.server.connection_count == 6)
         new_connection = await intake.used_connection(FLOODER)
         after_eviction = await silent[0].closed()
-        for connection in (*used, new_connection, *silent[1:]):
-            assert (await connection.exchange(request())).status == 200
-            await connection.close()
+        await serve_and_close((*used, new_connection, *silent[1:]))
 
     assert after_eviction == b""
 
@@ -131,9 +136,7 @@ async def test_longest_idle_connection_is_evicted_for_a_new_connection() -> None
         await first.exchange(request())
         new_connection = await intake.used_connection()
         after_eviction = await second.closed()
-        for connection in (first, third, new_connection):
-            assert (await connection.exchange(request())).status == 200
-            await connection.close()
+        await serve_and_close((first, third, new_connection))
 
     assert after_eviction == b""
     assert intake.counted("refusals", "idle_connection") == 1
@@ -147,9 +150,7 @@ async def test_address_at_its_limit_evicts_only_its_own_idle_connection() -> Non
         own = [await intake.used_connection(FLOODER) for _ in range(3)]
         new_connection = await intake.used_connection(FLOODER)
         after_eviction = await own[0].closed()
-        for connection in (other, new_connection, *own[1:]):
-            assert (await connection.exchange(request())).status == 200
-            await connection.close()
+        await serve_and_close((other, new_connection, *own[1:]))
 
     assert after_eviction == b""
 
