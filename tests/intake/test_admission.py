@@ -21,8 +21,7 @@ def chunked(**headers: str) -> bytes:
 
 @on_uvloop
 async def test_body_over_the_memory_budget_gets_503() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(limits=Limits(inflight_bytes_max=10), core=core) as intake:
         first = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)
@@ -61,8 +60,7 @@ async def test_body_in_the_committer_stays_claimed_after_its_sender_got_503(
 
 @on_uvloop
 async def test_body_that_expires_in_the_queue_is_freed() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(limits=Limits(answer_deadline_s=0.1), core=core) as intake:
         decoding = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)
@@ -151,8 +149,7 @@ async def test_announced_length_of_an_unauthenticated_sender_claims_little() -> 
 async def test_complete_signed_body_no_longer_counts_toward_unauthenticated_senders() -> None:
     signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
     signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     limits = Limits(inflight_bytes_max=100, body_bytes_max=len(SPAN_BODY))
     async with running(signed, limits=limits, core=core) as intake:
         tasks = [asyncio.create_task(intake.post(x_s=signature)) for _ in range(10)]

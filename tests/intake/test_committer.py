@@ -29,8 +29,7 @@ from tests.support.intake import AppenderDouble, CommitDouble, CoreDouble, Outco
 
 @on_uvloop
 async def test_deliveries_that_arrive_during_decoding_share_the_next_group(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_continue.clear()
+    core, appender = CoreDouble.paused(), AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)
@@ -89,8 +88,7 @@ async def test_group_is_limited_in_deliveries_and_bytes(
 ) -> None:
     monkeypatch.setattr(pending, "GROUP_DELIVERIES_MAX", 3)
     monkeypatch.setattr(pending, "GROUP_BYTES_MAX", 20)
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
         tasks = [
             commit(committer, name) for name in ("first", "1", "2", "3", "4", "large" * 4, "5" * 15, "6" * 15)
@@ -169,8 +167,7 @@ async def test_disk_error_refuses_all_deliveries_of_its_group_only(tmp_path: Pat
 
 @on_uvloop
 async def test_delivery_past_its_deadline_is_refused_and_not_decoded(tmp_path: Path) -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
         tasks = [commit(committer, "a")]
         await asyncio.to_thread(core.running.wait)
@@ -252,8 +249,7 @@ async def test_delivery_whose_segment_was_deleted_without_an_outcome_is_unavaila
 
 @on_uvloop
 async def test_close_answers_queued_deliveries_and_accepts_no_more(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_continue.clear()
+    core, appender = CoreDouble.paused(), AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
         tasks = [commit(committer, name) for name in "abc"]
         await asyncio.to_thread(core.running.wait)

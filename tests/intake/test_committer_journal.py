@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.errors import DiskTrouble
+from receiver.errors import DiskTrouble, StaleSegment
 from receiver.intake import committer as committer_module
 from receiver.model import Delivery, SegmentId
 from receiver.settings import MIB
@@ -19,7 +19,6 @@ from tests.support.intake import (
     CommitDouble,
     CoreDouble,
     OutcomeDouble,
-    StaleSegment,
     on_uvloop,
     until,
 )
@@ -81,8 +80,7 @@ async def test_repeatedly_closed_segments_are_reported_as_a_disk_error(tmp_path:
 
 @on_uvloop
 async def test_segment_is_sealed_by_age_only_while_no_group_is_in_flight(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_continue.clear()
+    core, appender = CoreDouble.paused(), AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
         task = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)

@@ -134,8 +134,7 @@ async def test_header_timeout_does_not_run_while_a_delivery_is_answered() -> Non
         TOKEN, limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=0.2), core=core
     ) as intake:
         connection = await intake.used_connection(authorization=BEARER)
-        core.may_continue.clear()
-        core.running.clear()
+        core.pause()
         connection.writer.write(request(authorization=BEARER))
         await asyncio.to_thread(core.running.wait)
         await asyncio.sleep(0.6)
@@ -151,8 +150,7 @@ async def test_stop_closes_connections_on_the_fast_path_with_their_answer() -> N
     core = CoreDouble()
     async with running(TOKEN, core=core) as intake:
         connection = await intake.used_connection(authorization=BEARER)
-        core.may_continue.clear()
-        core.running.clear()
+        core.pause()
         connection.writer.write(request(authorization=BEARER))
         await asyncio.to_thread(core.running.wait)
         stopping = asyncio.create_task(intake.server.stop(5))

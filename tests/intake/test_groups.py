@@ -60,8 +60,7 @@ async def test_answered_group_no_longer_counts_as_load(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_delivery_is_refused_if_the_queue_grew_too_long_during_its_body(tmp_path: Path) -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)
@@ -90,8 +89,7 @@ async def test_expensive_deliveries_are_split_into_several_groups(tmp_path: Path
 
 @on_uvloop
 async def test_deadline_starts_when_the_body_is_complete(tmp_path: Path) -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
         reason = await verdict_on(commit(committer, "a", age_s=100))
 
@@ -100,8 +98,7 @@ async def test_deadline_starts_when_the_body_is_complete(tmp_path: Path) -> None
 
 @on_uvloop
 async def test_abandoned_delivery_is_not_decoded(tmp_path: Path) -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)

@@ -252,8 +252,7 @@ async def test_client_that_never_reads_is_disconnected_before_answers_accumulate
 
 @on_uvloop
 async def test_pipelined_requests_do_not_accumulate() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(core=core) as intake:
         connection = await intake.connect()
         connection.writer.write(request() * 10_000)

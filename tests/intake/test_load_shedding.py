@@ -32,8 +32,7 @@ async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Inta
     )
     async with running(core=core, limits=SHORT_DEADLINE, tls=tls) as intake:
         connection = await intake.used_connection()
-        core.running.clear()
-        core.may_continue.clear()
+        core.pause()
         first = asyncio.create_task(intake.post(SPAN_BODY + b" " * 100_000))
         await asyncio.to_thread(core.running.wait)
         yield intake, connection

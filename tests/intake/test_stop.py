@@ -49,8 +49,7 @@ async def test_stop_under_load_resets_no_connection() -> None:
 
 @on_uvloop
 async def test_requests_in_flight_are_answered_with_connection_close() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(core=core) as intake:
         sending = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)

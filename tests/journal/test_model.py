@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, StaleSegment
 from receiver.journal.appender import TAIL_NOT_DROPPED, Appender
@@ -172,11 +178,10 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.disk.size_bytes(ROOT) is None or self.disk.names(ROOT) == []
 
 
-JournalMachine.TestCase.settings = settings(
-    max_examples=4 * RANDOM_CASES, stateful_step_count=40, suppress_health_check=list(HealthCheck)
-)
-
-
 @pytest.mark.random_cases
-class TestJournalAgainstItsModel(JournalMachine.TestCase):
-    """The model test, with more cases in `make test-faults`."""
+def test_journal_agrees_with_its_model() -> None:
+    profile = settings(
+        max_examples=4 * RANDOM_CASES, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+    )
+
+    run_state_machine_as_test(JournalMachine, settings=profile)

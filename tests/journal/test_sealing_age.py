@@ -6,14 +6,14 @@ from receiver.journal.appender import Appender
 from receiver.settings import MIB
 from tests.support.cases import each_case
 from tests.support.clock import Clock
-from tests.support.journal import append, appender, files_of, maintain, store_oldest
+from tests.support.journal import ROOT, append, files_of, limits, maintain, store_oldest
 from tests.support.memory_disk import MemoryDisk
 
 
-def growing_appender(files: MemoryDisk, clock: Clock, **setting_keys: int) -> Appender:
+def growing_appender(files: MemoryDisk, clock: Clock, *, growth_ms_max: int = 4_000) -> Appender:
     """Start a journal that seals a segment of 100 rows, or of a third of a MiB, at an age of 4 s."""
-    sizes = {"segment_rows_max": 300, "segment_bytes_max": MIB, "segment_growth_ms_max": 4_000}
-    return appender(files, clock=clock, **{**sizes, **setting_keys})
+    sizes = limits(segment_rows_max=300, segment_bytes_max=MIB, segment_growth_ms_max=growth_ms_max)
+    return Appender(ROOT, sizes, now=clock, files=files)
 
 
 @each_case(
@@ -32,7 +32,7 @@ def test_segment_is_sealed_later_the_fuller_it_is(
     age_s: float, rows: int, padding_bytes: int, growth_ms_max: int
 ) -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock, segment_growth_ms_max=growth_ms_max)
+    journal = growing_appender(files, clock, growth_ms_max=growth_ms_max)
     append(journal, "a", rows=rows, padding_bytes=padding_bytes)
     clock.now_s += age_s - 0.001
     maintain(journal)

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Self
 
 import uvloop
 
-from receiver.errors import JournalFull, StaleSegment
+from receiver.errors import JournalFull
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.committer import Committer
 from receiver.intake.connections.listener import caps
@@ -35,7 +35,6 @@ P = ParamSpec("P")
 TEST_S_MAX = 20
 """A test that hangs fails; pytest-timeout's signal does not reach into uvloop."""
 SPAN_BODY = b"\n\x05spans"
-__all__ = ["SPAN_BODY", "Answer", "AppenderDouble", "CoreDouble", "OutcomeDouble", "StaleSegment"]
 
 
 def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -70,6 +69,11 @@ class OutcomeDouble:
     reasons: Sequence[tuple[str, int]] = ()
 
     @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Spans received, stored, sampled out, rejected and unresolved."""
+        return self.received, self.stored, self.sampled_out, self.rejected, self.unresolved
+
+    @property
     def is_plain(self) -> bool:
         """Whether the delivery was accepted completely and without a warning."""
         return self.verdict == "accepted" and not self.rejected and not self.message
@@ -88,14 +92,7 @@ class CommitDouble:
     def spans(self) -> list[tuple[str, int, int, int, int, int]]:
         """Span counts of each delivery; they need not be summed per drain."""
         return [
-            (
-                drain,
-                outcome.received,
-                outcome.stored,
-                outcome.sampled_out,
-                outcome.rejected,
-                outcome.unresolved,
-            )
+            (drain, *outcome.counts)
             for drain, outcome in zip(self.drains, self.outcomes, strict=True)
             if outcome.verdict == "accepted"
         ]
@@ -119,6 +116,18 @@ class CoreDouble:
 
     def __post_init__(self) -> None:
         self.may_continue.set()
+
+    @classmethod
+    def paused(cls) -> Self:
+        """Return a core that waits in its first group until `may_continue` is set."""
+        core = cls()
+        core.pause()
+        return core
+
+    def pause(self) -> None:
+        """Wait in the next group until `may_continue` is set. `running` is set when the group begins."""
+        self.may_continue.clear()
+        self.running.clear()
 
     def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
         self.groups.append(list(deliveries))
@@ -286,11 +295,10 @@ class Intake:
 
     def counted(self, name: str, *labels: str) -> float:
         """Read a counter."""
-        series = self.metrics.snapshot().series
         return sum(
-            sample.value
-            for sample in series
-            if sample.name == name and sample.labels[: len(labels)] == labels
+            series.value
+            for series in self.metrics.snapshot().series
+            if series.name == name and series.labels[: len(labels)] == labels
         )
 
 
@@ -383,19 +391,9 @@ async def running(  # noqa: PLR0913 - each test needs only a few
     port = sock.getsockname()[1]
     committing = asyncio.create_task(committer.run())
     server.listen(sock, tls[0] if tls else None)
+    parts = (server, admission, delivery_handler, committer, core, appender, metrics, port, load_shedder)
     try:
-        yield Intake(
-            server,
-            admission,
-            delivery_handler,
-            committer,
-            core,
-            appender,
-            metrics,
-            port,
-            load_shedder,
-            tls[1] if tls else None,
-        )
+        yield Intake(*parts, tls[1] if tls else None)
     finally:
         core.may_continue.set()
         appender.may_continue.set()
