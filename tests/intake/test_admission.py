@@ -14,6 +14,9 @@ from receiver.intake.admission import Admission, Budget
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.support.intake import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
+SIGNED = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+SIGNATURE = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+
 
 def chunked(**headers: str) -> bytes:
     return request(b"", content_length="", transfer_encoding="chunked", **headers)
@@ -111,14 +114,12 @@ async def test_oldest_incomplete_body_is_dismissed_for_a_complete_body(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(admission, "PREEMPTION_GRACE_S", 0.0)
-    drain = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
-    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=4 * MIB, body_bytes_max=MIB)
-    async with running(drain, limits=limits) as intake:
+    async with running(SIGNED, limits=limits) as intake:
         slow = await intake.connect()
         slow.writer.write(request(bytes(MIB - 1), content_length=str(MIB), x_s="00"))
         await until(lambda: intake.admission.unknown_bytes == MIB - 1)
-        accepted = await intake.post(x_s=signature)
+        accepted = await intake.post(x_s=SIGNATURE)
         dismissed = await slow.answer()
         end = await slow.closed()
         await until(lambda: not intake.admission.bytes_in_flight)
@@ -130,15 +131,13 @@ async def test_oldest_incomplete_body_is_dismissed_for_a_complete_body(
 
 @on_uvloop
 async def test_announced_length_of_an_unauthenticated_sender_claims_little() -> None:
-    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
-    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
-    async with running(signed, limits=limits) as intake:
+    async with running(SIGNED, limits=limits) as intake:
         announcing = [await intake.connect() for _ in range(50)]
         for connection in announcing:
             connection.writer.write(request(b"", content_length=str(MIB), x_s="00"))
         await until(lambda: intake.admission.unknown_bytes == 50 * 64 * KIB)
-        accepted = await intake.post(x_s=signature)
+        accepted = await intake.post(x_s=SIGNATURE)
         for connection in announcing:
             await connection.close()
 
@@ -147,12 +146,10 @@ async def test_announced_length_of_an_unauthenticated_sender_claims_little() -> 
 
 @on_uvloop
 async def test_complete_signed_body_no_longer_counts_toward_unauthenticated_senders() -> None:
-    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
-    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     core = CoreDouble.paused()
     limits = Limits(inflight_bytes_max=100, body_bytes_max=len(SPAN_BODY))
-    async with running(signed, limits=limits, core=core) as intake:
-        tasks = [asyncio.create_task(intake.post(x_s=signature)) for _ in range(10)]
+    async with running(SIGNED, limits=limits, core=core) as intake:
+        tasks = [asyncio.create_task(intake.post(x_s=SIGNATURE)) for _ in range(10)]
         await until(lambda: intake.admission.bytes_in_flight == 10 * len(SPAN_BODY))
         core.may_continue.set()
 

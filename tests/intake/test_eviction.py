@@ -55,16 +55,6 @@ def test_eviction_takes_long_silent_then_longest_idle_then_newly_accepted_connec
     assert eviction_order(idle) == [silent, *used, new]
 
 
-def test_eviction_for_one_address_keeps_connections_of_other_addresses() -> None:
-    idle = idle_connections()
-    first, second = FakeConnection("192.0.2.1"), FakeConnection("192.0.2.2")
-    idle.add_used(first)
-    idle.add_used(second)
-
-    assert eviction_order(idle, "192.0.2.2") == [second]
-    assert eviction_order(idle) == [first]
-
-
 def test_connection_with_unread_bytes_is_skipped_and_the_search_is_limited() -> None:
     idle = idle_connections()
     unread = [FakeConnection(is_unread=True) for _ in range(CANDIDATES_MAX)]

@@ -267,8 +267,7 @@ class Intake:
     async def used_connection(self, source: str = "127.0.0.1", **headers: str) -> Connection:
         """Open a connection with an accepted delivery. The next with the same head takes the fast path."""
         connection = await self.connect(source)
-        accepted = await connection.exchange(request(SPAN_BODY, "/v1/traces", "POST", **headers))
-        assert accepted.status == 200, accepted
+        assert (await connection.exchange(request(SPAN_BODY, "/v1/traces", "POST", **headers))).status == 200
         return connection
 
     async def exchange(self, raw: bytes) -> Answer:

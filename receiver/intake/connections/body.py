@@ -1,4 +1,4 @@
-"""Body reader: enforces the minimum speed, the size limit and the memory claim.
+"""Body of a delivery: its bytes as they arrive, read within the minimum speed, size limit and memory claim.
 
 Invariant: beyond the initial claim, memory is claimed as bytes arrive, not for declared bytes. On the fast
 path, one read and up to `STEP_BYTES` may have arrived that are not claimed yet.
