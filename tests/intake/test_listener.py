@@ -16,11 +16,10 @@ import pytest
 from receiver.intake.connections import eviction, listener, protocol
 from receiver.intake.connections.listener import caps
 from receiver.intake.connections.protocol import IntakeProtocol
-from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Settings
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.cases import each_case
 from tests.support.intake import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context
 
 FEW = Limits(connections_max=6, connections_per_address_max=3)
 FLOODER = "127.0.0.2"
@@ -211,8 +210,7 @@ async def test_connection_over_the_limit_is_answered_after_its_request(
 
 @on_uvloop
 async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, client_context()), limits=FEW) as intake:
+    async with running(tls=(certificates_in(tmp_path).context, client_context()), limits=FEW) as intake:
         flood = [
             await asyncio.open_connection("127.0.0.1", intake.port, local_addr=(FLOODER, 0))
             for _ in range(30)

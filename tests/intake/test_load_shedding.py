@@ -12,11 +12,10 @@ import pytest
 
 from receiver.intake.connections import load_shedding
 from receiver.intake.connections.listener import caps
-from receiver.intake.connections.tls import Certificates
 from receiver.intake.run import DESCRIPTORS_RESERVED, with_descriptors
 from receiver.settings import Limits, Settings
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context
 
 SHORT_DEADLINE = Limits(answer_deadline_s=0.001)
 
@@ -25,11 +24,7 @@ SHORT_DEADLINE = Limits(answer_deadline_s=0.001)
 async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Intake, Connection]]:
     """Run an overloaded intake with an existing connection."""
     core = CoreDouble()
-    tls = (
-        (Certificates(write_certificates(tls_dir), IGNORED_WARNINGS.append).context, client_context())
-        if tls_dir
-        else None
-    )
+    tls = (certificates_in(tls_dir).context, client_context()) if tls_dir else None
     async with running(core=core, limits=SHORT_DEADLINE, tls=tls) as intake:
         connection = await intake.used_connection()
         core.pause()

@@ -7,9 +7,8 @@ import socket
 from collections import Counter
 from pathlib import Path
 
-from receiver.intake.connections.tls import Certificates
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context
 
 
 async def send_until_stopped(intake: Intake, statuses: Counter[str]) -> None:
@@ -85,8 +84,7 @@ async def test_connections_in_the_backlog_are_answered_during_a_stop() -> None:
 
 @on_uvloop
 async def test_handshake_that_starts_during_a_stop_is_completed(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, client_context())) as intake:
+    async with running(tls=(certificates_in(tmp_path).context, client_context())) as intake:
         (sock,) = connect_without_accept(intake.port, 1)
         stopping = asyncio.create_task(intake.server.stop(5))
         streams = await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost")

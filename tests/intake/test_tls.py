@@ -16,25 +16,7 @@ from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Tls
 from receiver.supervisor.certificate import LastGood
 from tests.support.intake import Intake, on_uvloop, request, running
-
-AUTHORITY = trustme.CA()
-IGNORED_WARNINGS: list[str] = []
-
-
-def write_certificates(directory: Path, *, client_ca: bool = False) -> Tls:
-    """Write a new certificate for localhost, replacing an existing one."""
-    issued = AUTHORITY.issue_cert("localhost")
-    cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
-    cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-    key.write_bytes(issued.private_key_pem.bytes())
-    ca.write_bytes(AUTHORITY.cert_pem.bytes())
-    return Tls(cert_file=str(cert), key_file=str(key), client_ca_file=str(ca) if client_ca else "")
-
-
-def client_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    AUTHORITY.configure_trust(context)
-    return context
+from tests.support.tls import AUTHORITY, certificates_in, client_context, client_hello, write_certificates
 
 
 async def serial(intake: Intake) -> str:
@@ -49,7 +31,7 @@ async def serial(intake: Intake) -> str:
 async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_path: Path) -> None:
     context = client_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path)
     async with running(tls=(certificates.context, context)) as intake:
         connection = await intake.connect()
         oldest = certificates.context.minimum_version
@@ -66,23 +48,15 @@ async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_pa
 HALF_OPEN = 200
 
 
-def part_of_client_hello() -> bytes:
-    hello = ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        client_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
-    return hello.read()[:-1]
-
-
 @pytest.mark.fault("clients begin TLS handshakes and never complete them")
 @on_uvloop
 async def test_half_open_handshakes_do_not_delay_a_delivery_and_are_closed_by_the_timeout(
     tmp_path: Path,
 ) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    part = part_of_client_hello()
+    part = client_hello()[:-1]
     # Longer than the flood takes to connect on a busy machine.
     limits = Limits(tls_handshake_timeout_s=5)
-    async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
+    async with running(tls=(certificates_in(tmp_path).context, client_context()), limits=limits) as intake:
         half_open = [await asyncio.open_connection("127.0.0.1", intake.port) for _ in range(HALF_OPEN)]
         for _, writer in half_open:
             writer.write(part)
@@ -100,7 +74,7 @@ async def test_half_open_handshakes_do_not_delay_a_delivery_and_are_closed_by_th
 
 @on_uvloop
 async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path)
     async with running(tls=(certificates.context, client_context())) as intake:
         old = await serial(intake)
         kept = await intake.connect()
@@ -147,7 +121,7 @@ async def test_start_with_invalid_files_uses_the_last_good_files_until_repaired(
     last_good = LastGood(files)
     (tmp_path / broken).write_text("not a certificate")
     last_good.refresh(files)
-    certificates = Certificates(files, IGNORED_WARNINGS.append, last_good.pems)
+    certificates = Certificates(files, lambda _warning: None, last_good.pems)
     trouble = certificates.trouble
     async with running(tls=(certificates.context, with_certificate)) as intake:
         old = await serial(intake)
@@ -182,7 +156,7 @@ def test_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path
 def test_reload_uses_other_certificate_files(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    certificates = Certificates(write_certificates(tmp_path / "a"), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path / "a")
     certificates.reload(write_certificates(tmp_path / "b"))
 
     (tmp_path / "b" / "tls.key").write_text("")
@@ -196,7 +170,7 @@ async def test_new_client_ca_applies_after_the_reload(tmp_path: Path) -> None:
     other, with_certificate, untrusted = trustme.CA(), client_context(), client_context()
     AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
     other.issue_cert("untrusted").configure_cert(untrusted)
-    certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path, client_ca=True)
     async with running(tls=(certificates.context, with_certificate)) as intake:
         before = await intake.post()
         (tmp_path / "ca.crt").write_bytes(other.cert_pem.bytes())
@@ -214,9 +188,7 @@ async def test_new_client_ca_applies_after_the_reload(tmp_path: Path) -> None:
 async def test_reload_does_not_change_whether_clients_need_a_certificate(
     tmp_path: Path, *, required_at_start: bool
 ) -> None:
-    certificates = Certificates(
-        write_certificates(tmp_path, client_ca=required_at_start), IGNORED_WARNINGS.append
-    )
+    certificates = certificates_in(tmp_path, client_ca=required_at_start)
     async with running(tls=(certificates.context, client_context())) as intake:
         certificates.reload(write_certificates(tmp_path, client_ca=not required_at_start))
         try:
@@ -258,7 +230,7 @@ def test_files_that_change_while_they_are_loaded_are_ignored(
 
 def test_error_names_a_missing_certificate_file(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"missing\.crt"):
-        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), IGNORED_WARNINGS.append)
+        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), lambda _warning: None)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +245,6 @@ def test_certificate_that_expires_soon_has_a_warning(left_days: int, warning: st
 
 
 def test_expiry_of_the_certificate_is_read(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path)
 
     assert certificates.expires_at_s > time.time() + 86_400

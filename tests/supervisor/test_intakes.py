@@ -14,7 +14,6 @@ import pytest
 from receiver.settings import Settings
 from receiver.supervisor.sockets import Sockets, bind, open_sockets
 from tests.intake.test_process import one_span
-from tests.intake.test_tls import client_context, write_certificates
 from tests.supervisor.supervised import (
     Supervised,
     is_alive,
@@ -25,6 +24,7 @@ from tests.supervisor.supervised import (
     wait_until,
 )
 from tests.support.intake import request
+from tests.support.tls import client_context, write_certificates
 
 CONFIG = "intakes = 2\n[journal]\ndisk_free_min = '4MiB'\n"
 QUEUED_CONNECTIONS = 200
