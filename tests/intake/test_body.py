@@ -13,7 +13,7 @@ from receiver.intake.connections import body
 from receiver.intake.connections.body import ArrivingBody, BodyTooSlow, SenderGone, SpeedFloor
 from receiver.settings import KIB
 from tests.support.clock import Clock
-from tests.support.intake import claim_of
+from tests.support.committer import claim_of
 
 FLOOR = SpeedFloor(grace_s=30, bytes_per_s_min=1, total_s=30)
 

@@ -258,6 +258,5 @@ async def test_repeated_credential_header_is_refused_also_after_an_accepted_head
         for each in (once, once, once, twice, once):
             connection.writer.write(each)
             statuses.append((await connection.answer()).status)
-        await connection.close()
 
     assert statuses == [200, 200, 200, 401, 200]

@@ -32,7 +32,6 @@ async def test_probe_without_credentials_gets_200(path: str, method: str, header
         connection.writer.write(request(b"", path, method, **headers))
         answer = await connection.answer(bodyless=method == "HEAD")
         delivery = await connection.exchange(request(authorization="Bearer t"))
-        await connection.close()
 
     assert (answer.status, delivery.status) == (200, 200)
     assert answer.body == (b"" if method == "HEAD" else answers.PROBE.body)
@@ -64,7 +63,6 @@ async def test_exporter_with_the_wrong_method_is_refused(
         connection = await intake.connect()
         connection.writer.write(request(body, method=method, **headers))
         answer = await connection.answer(bodyless=method == "HEAD")
-        await connection.close()
 
     assert answer.status == 405
     assert intake.counted("endpoint_tests") == 0
@@ -128,7 +126,6 @@ async def test_endpoint_test_does_not_affect_later_requests() -> None:
         ):
             connection.writer.write(raw)
         statuses = [(await connection.answer()).status for _ in range(5)]
-        await connection.close()
 
     assert statuses == [200, 415, 200, 200, 200]
     assert len(intake.core.deliveries) == 2
@@ -148,6 +145,5 @@ async def test_answers_to_deliveries_and_endpoint_tests_have_the_verification_he
         ):
             connection.writer.write(raw)
             values.append((await connection.answer()).headers["x-platform-verify"])
-        await connection.close()
 
     assert values == ["abc"] * 4

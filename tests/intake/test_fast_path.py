@@ -42,7 +42,6 @@ async def test_deliveries_with_the_same_head_take_the_fast_path() -> None:
         for body in bodies:
             assert (await connection.exchange(request(body, authorization=BEARER))).status == 200
         parsed_count = intake.server.endpoint.requests_count
-        await connection.close()
 
     assert parsed_count == 1
     assert [delivery.body for delivery in intake.core.deliveries] == [SPAN_BODY, *bodies]
@@ -67,7 +66,6 @@ async def test_delivery_is_taken_once_on_every_request_path(monkeypatch: pytest.
         await until(lambda: intake.admission.bytes_in_flight)
         await connection.exchange(partial[-1:])
         parsed_count = intake.server.endpoint.requests_count
-        await connection.close()
 
     assert parsed_count == 1
     assert taken == [SPAN_BODY, complete, partial]
@@ -81,7 +79,6 @@ async def test_revoked_token_is_refused_on_an_open_connection() -> None:
         routes = Routes((Drain(name="d", tokens=("new",)),), Limits(), post_root=True)
         intake.delivery_handler.use(routes, Limits())
         answer = await connection.exchange(request(authorization=BEARER))
-        await connection.close()
 
     assert answer.status == 401
 
@@ -96,7 +93,6 @@ async def test_thousand_deliveries_in_a_single_read_are_refused_individually() -
         intake.admission.is_closed = False
         connection.writer.write(request(authorization=BEARER))
         statuses.append((await connection.answer()).status)
-        await connection.close()
 
     assert statuses == [503] * 1_000 + [200]
     assert intake.counted("deliveries", "d", "503") == 1_000
@@ -191,7 +187,6 @@ async def test_wrong_signature_is_refused_on_the_fast_path(*, is_complete: bool)
             connection.writer.write(b"" if is_complete else raw[-1:])
             statuses.append((await connection.answer()).status)
         parsed_count = intake.server.endpoint.requests_count
-        await connection.close()
 
     assert (statuses, parsed_count) == ([200, 403, 200], 1)
     assert [delivery.body for delivery in intake.core.deliveries] == [SPAN_BODY, SPAN_BODY]
@@ -214,7 +209,6 @@ async def test_large_body_on_the_fast_path_claims_the_bytes_that_have_arrived(
         connection.writer.write(request(b"", content_length=str(16 * MIB), **head) + bytes(sent_bytes))
         await until(lambda: intake.admission.bytes_in_flight > sent_bytes - STEP_BYTES)
         parsed_count = intake.server.endpoint.requests_count
-        await connection.close()
 
     assert parsed_count == 1
 
@@ -233,8 +227,6 @@ async def test_simultaneous_deliveries_are_refused_only_if_memory_is_spent() -> 
         statuses = [(await connection.answer()).status for connection in connections]
         await until(lambda: not intake.admission.bytes_in_flight)
         parsed_count = intake.server.endpoint.requests_count
-        for connection in connections:
-            await connection.close()
 
     assert sorted(statuses) == [200] * 3 + [503] * 5
     assert parsed_count == len(connections)
@@ -249,7 +241,6 @@ async def test_partial_success_on_the_fast_path_has_the_header_of_its_path() -> 
         connection = await intake.used_connection(authorization=BEARER)
         plain = await connection.exchange(request(authorization=BEARER))
         partial = await connection.exchange(request(HUNDRED, authorization=BEARER))
-        await connection.close()
 
     assert (plain.status, plain.body, plain.headers["x-vercel-verify"]) == (200, b"", "proof")
     assert (partial.status, partial.headers["x-vercel-verify"]) == (200, "proof")
@@ -267,7 +258,6 @@ async def test_full_journal_is_detected_in_the_next_event_loop_iteration() -> No
             appender.full = full
             connection.writer.write(request(authorization=BEARER))
             statuses.append((await connection.answer()).status)
-        await connection.close()
 
     assert statuses == [503, 200, 503]
 
@@ -282,6 +272,5 @@ async def test_unexpected_error_on_the_fast_path_is_answered() -> None:
         await asyncio.sleep(0)
         intake.delivery_handler._now_ns = failing_clock  # noqa: SLF001 - no other input raises here
         answer = await connection.exchange(request(authorization=BEARER))
-        await connection.close()
 
     assert (answer.status, answer.headers["retry-after"]) == (503, "2")

@@ -53,7 +53,6 @@ async def test_held_request_on_the_fast_path_gets_200_once_space_is_free() -> No
         await until(lambda: intake.held_count() == 1)
         appender.full = None
         answer = await connection.answer()
-        await connection.close()
 
     assert answer.status == 200
 

@@ -49,7 +49,6 @@ async def test_conformance_request_gets_its_expected_answer(case: dict[str, Any]
         assert ("100 Continue" in answer.raw.decode("latin-1")) == (
             "100" in case["expect"]["answer"].split(",")
         )
-        await connection.close()
 
 
 @on_uvloop
@@ -149,7 +148,6 @@ async def test_head_request_is_answered_without_a_body() -> None:
         connection = await intake.connect()
         connection.writer.write(request(b"", method="HEAD") + request())
         head, after = await connection.answer(bodyless=True), await connection.answer()
-        await connection.close()
 
     assert (head.status, head.body, after.status) == (405, b"", 200)
 
@@ -250,7 +248,6 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
             request() + request(path="/nowhere") + request(b"{}", content_type="application/json")
         )
         answers = [await connection.answer() for _ in range(3)]
-        await connection.close()
 
     assert [(answer.status, answer.body[:2]) for answer in answers] == [
         (200, b""),

@@ -124,7 +124,6 @@ async def test_idle_connection_waits_for_the_keepalive_timeout(sent: bytes, piec
         (protocol,) = intake.server.connections
         left_s = protocol._closes_at - asyncio.get_running_loop().time()  # noqa: SLF001
         second = await connection.exchange(request())
-        await connection.close()
 
     assert answer.status in {200, 204, 404}
     assert left_s > 2_000
@@ -191,7 +190,6 @@ async def test_slow_body_closes_the_connection(limits: Limits, piece: bytes) -> 
             connection.writer.write(piece)
             await asyncio.wait([closing], timeout=0.02)
         closing.exception()
-        await connection.close()
 
     assert intake.counted("refusals", "body_too_slow") == 1
 
@@ -205,7 +203,6 @@ async def test_slow_body_above_the_minimum_speed_is_accepted() -> None:
             await asyncio.sleep(0.03)
             connection.writer.write(bytes(100))
         answer = await connection.answer()
-        await connection.close()
 
     assert answer.status == 200
 
@@ -271,7 +268,6 @@ async def test_repeated_refusals_are_logged_once(capsys: pytest.CaptureFixture[s
         connection = await intake.connect()
         for _ in range(500):
             await connection.exchange(request(authorization="Bearer canary"))
-        await connection.close()
 
     logged = "".join(capsys.readouterr())
     assert logged.count("request refused") <= 1

@@ -14,7 +14,8 @@ from receiver.intake.pending import StoreWaiters
 from receiver.intake.worker_thread import WorkerThread
 from receiver.journal.writer_notes import STORED
 from receiver.model import ContentKind, Delivery, SegmentId
-from tests.support.intake import OutcomeDouble, claim_of, on_uvloop
+from tests.support.committer import claim_of
+from tests.support.intake import OutcomeDouble, on_uvloop
 
 TIMEOUT_S = 30
 """Longer than any test waits for an expected event."""

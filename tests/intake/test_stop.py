@@ -126,7 +126,7 @@ async def test_connection_made_during_a_stop_waits_for_the_next_process() -> Non
     with socket.create_server(("127.0.0.1", 0), backlog=16) as sock:
         async with running(listening=sock.dup()) as intake:
             await intake.server.stop(1)
-            pending = await intake.connect()
+            pending = Connection(*await asyncio.open_connection(*sock.getsockname()))
             pending.writer.write(request())
         async with running(listening=sock.dup()):
             answer = await pending.answer()

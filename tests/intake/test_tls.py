@@ -38,7 +38,6 @@ async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_pa
         options = certificates.context.options
         chosen = connection.writer.get_extra_info("ssl_object").selected_alpn_protocol()
         answer = await connection.exchange(request())
-        await connection.close()
 
     assert (answer.status, chosen, oldest) == (200, "http/1.1", ssl.TLSVersion.TLSv1_2)
     assert options & ssl.OP_NO_RENEGOTIATION
@@ -82,7 +81,6 @@ async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Pat
         certificates.reload_if_changed()
         new = await serial(intake)
         answer = await kept.exchange(request())
-        await kept.close()
 
     assert old != new
     assert answer.status == 200

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from receiver.errors import ReceiverError
-from receiver.intake.admission import Claim
+from receiver.intake.admission import Admission, Budget, Claim
 from receiver.intake.committer import Committer
 from receiver.journal.appender import Appender
 from receiver.journal.quarantine import Quarantine
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import MIB, Drain
-from tests.support.intake import AppenderDouble, CoreDouble, claim_of
+from tests.support.intake import AppenderDouble, CoreDouble
 
 DRAIN = Drain(name="d")
 
@@ -24,6 +24,11 @@ def delivery(name: str, *encodings: str) -> Delivery:
     return Delivery(
         "d", b"\n" + name.encode(), ContentKind.PROTOBUF, encodings, 1, strict=False, body_bytes_max=MIB
     )
+
+
+def claim_of(size_bytes: int) -> Claim:
+    """Return a claim from a budget that is never used up."""
+    return Admission(Budget(1 << 40, 0), lambda: None).admit(size_bytes, is_known=True)
 
 
 class RunningCommitter(Committer):

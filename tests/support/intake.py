@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, Self
 import uvloop
 
 from receiver.errors import JournalFull
-from receiver.intake.admission import Admission, Budget, Claim, budget
+from receiver.intake.admission import Admission, budget
 from receiver.intake.committer import Committer
 from receiver.intake.connections.listener import caps
 from receiver.intake.connections.load_shedding import LoadShedder
@@ -255,14 +255,16 @@ class Intake:
     port: int
     load_shedder: LoadShedder
     tls: ssl.SSLContext | None = None
+    opened: list[Connection] = field(default_factory=list)
 
     async def connect(self, source: str = "127.0.0.1") -> Connection:
-        """Open a connection."""
+        """Open a connection. It is closed when the intake stops, if the test does not close it."""
         name = "localhost" if self.tls else None
         streams = await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=self.tls, server_hostname=name, local_addr=(source, 0)
         )
-        return Connection(*streams)
+        self.opened.append(Connection(*streams))
+        return self.opened[-1]
 
     async def used_connection(self, source: str = "127.0.0.1", **headers: str) -> Connection:
         """Open a connection with an accepted delivery. The next with the same head takes the fast path."""
@@ -299,11 +301,6 @@ class Intake:
             for series in self.metrics.snapshot().series
             if series.name == name and series.labels[: len(labels)] == labels
         )
-
-
-def claim_of(size_bytes: int) -> Claim:
-    """Return a claim from a budget that is never used up."""
-    return Admission(Budget(1 << 40, 0), lambda: None).admit(size_bytes, is_known=True)
 
 
 def request(body: bytes = SPAN_BODY, path: str = "/v1/traces", method: str = "POST", **headers: str) -> bytes:
@@ -391,10 +388,13 @@ async def running(  # noqa: PLR0913 - each test needs only a few
     committing = asyncio.create_task(committer.run())
     server.listen(sock, tls[0] if tls else None)
     parts = (server, admission, delivery_handler, committer, core, appender, metrics, port, load_shedder)
+    intake = Intake(*parts, tls[1] if tls else None)
     try:
-        yield Intake(*parts, tls[1] if tls else None)
+        yield intake
     finally:
         core.may_continue.set()
         appender.may_continue.set()
+        for connection in intake.opened:
+            await connection.close()
         await server.stop(0.1)
         await committer.close(committing)

@@ -11,7 +11,8 @@ from receiver.errors import ReceiverError, StoreTrouble
 from receiver.intake.pending import PartlyStored, PendingDelivery, StoreWaiters, delivery_digests
 from receiver.journal.writer_notes import STORED, SegmentOutcome, SegmentOutcomes
 from receiver.model import Outcome, SegmentId
-from tests.support.intake import OutcomeDouble, claim_of
+from tests.support.committer import claim_of
+from tests.support.intake import OutcomeDouble
 from tests.support.redelivery import EPOCH, POLICY, Harness, delivery
 from tests.support.segments import DIGEST_KEY, day_of
 
