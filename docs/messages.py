@@ -59,15 +59,15 @@ OTHER_SOURCES = (
     "engine/driver_errors.py:_CAUSES",
     "intake/answers.py:_PROBE_TEXT",
     "intake/committer.py:STORE_GONE",
-    "intake/store_waiters.py:_receipt",
-    "intake/store_waiters.py:DEAD",
+    "intake/pending.py:_receipt",
+    "intake/pending.py:DEAD",
 )
 """Texts that reach a client in another way than by an error or a call of `INDEX_OF_TEXT`."""
 
 SECTIONS = {
     "rejected-spans": r"core/visit: (element of spans|span id is|span without|trace id is)",
     "warnings": r"core/visit:",
-    "dead-spans": r"intake/store_waiters\.py DEAD:",
+    "dead-spans": r"intake/pending\.py DEAD:",
     "endpoint-test": r"intake/answers\.py",
     "protobuf": r"core/(otlp|wire)/",
     "json": r"core/json/.*; expected",
@@ -75,7 +75,7 @@ SECTIONS = {
     "compressed-streams": r"core/unpack/\w+: (framed )?\w+ (block|frame|header|member|stream)$",
     "body-limits": r"core/(rows|unpack/output)|intake/.* BodyTooLarge:",
     "compressed": r"core/unpack/",
-    "refused-bodies": r"core/outcome|intake/quarantine\.py MalformedBody:",
+    "refused-bodies": r"core/outcome|journal/quarantine\.py MalformedBody:",
     "webhooks": r"platform/webhooks/.* MalformedBody:",
     "http": r"intake/connections/parse_errors\.py|.* HttpRefused|http/protocol\.py (?!error_response 500)",
     "credentials": r"intake/credentials\.py",

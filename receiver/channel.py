@@ -144,9 +144,8 @@ class _End(Generic[Incoming, Outgoing]):
 
     async def send(self, message: Outgoing) -> None:
         """Send one message. Give up silently if the other end is closed (`receive` reports that) or hangs."""
-        with contextlib.suppress(
-            ConnectionError, TimeoutError, RuntimeError
-        ):  # RuntimeError: uvloop raises it for a closed transport
+        # RuntimeError: uvloop raises it for a closed transport.
+        with contextlib.suppress(ConnectionError, TimeoutError, RuntimeError):
             self._writer.write(self._encoder.encode(message) + b"\n")
             # A process that hangs stops reading; the other must go on with its own work.
             async with asyncio.timeout(SEND_S):

@@ -1,4 +1,4 @@
-"""Feature of the store process: a part beside the writer, such as the console or the hosting platform's side.
+"""Feature of the store process: an optional part, such as the console or the hosting platform's side.
 
 The store process starts, reloads and stops its features in the order of their list, and knows nothing else
 about them. `receiver.processes` chooses the list.

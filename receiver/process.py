@@ -13,7 +13,7 @@ on SIGTERM, or when the supervisor is gone; then the process sends `Stopped` and
 locks: after `ORPHAN_EXIT_S` a timer of the kernel ends the process, even if it hangs or is still starting.
 SIGINT and SIGHUP are the supervisor's and ignored here.
 
-Health checks: an intake's `journal` decides `/readyz`; all others are shown only.
+Health checks: an intake's `journal` decides `/readyz`; all other checks are only shown.
 
 Invariant: any exception from `begin` or the work ends the process, so that the supervisor replaces it.
 """

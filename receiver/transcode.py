@@ -33,6 +33,7 @@ from receiver._transcode import (  # noqa: TID251 - the only module that may imp
     rewrite,
     scan,
 )
+from receiver._transcode import PatternSet as _PatternSet  # noqa: TID251 - the only module that may import the core
 from receiver._transcode import commit as _commit  # noqa: TID251 - the only module that may import the core
 from receiver.errors import OperatorError
 
@@ -55,6 +56,7 @@ __all__ = [
     "Digests",
     "ExplainedTrace",
     "Outcome",
+    "PatternSet",
     "Policy",
     "Record",
     "Scan",
@@ -136,3 +138,18 @@ def _conditions(rule: SamplingRule) -> dict[str, str]:
 
 def _limits(limits: Limits) -> dict[str, int]:
     return {name: getattr(limits, name) for name in _DECODER_LIMITS}
+
+
+class PatternSet:
+    """Regular expressions of the settings, searched together in linear time, in any case of letters."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Raise `OperatorError` for a pattern that is not valid, or that matches the empty text."""
+        try:
+            self._set = _PatternSet(patterns)
+        except CoreError as error:
+            raise OperatorError(str(error)) from error
+
+    def is_found_in(self, text: str) -> bool:
+        """Return whether a part of the text matches a pattern."""
+        return self._set.is_match(text)

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from receiver import logs
+from tests.support.clock import Clock
 
 
 class Sink(io.StringIO):
@@ -42,16 +43,6 @@ def sink() -> Sink:
     return stream
 
 
-class Clock:
-    """Clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.mark.parametrize("level", ["info", "warning", "error", "critical"])
 def test_logging_to_a_full_disk_raises_nothing(level: str) -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
@@ -74,13 +65,8 @@ def test_event_is_a_single_line_with_process_time_and_level(sink: Sink) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "authorization",
-        "Authorization",
-        "api_token",
-        "x-platform-signature",
-        "password",
-        "set-cookie",
-        "api-key",
+        *("authorization", "Authorization", "api_token", "x-platform-signature"),
+        *("password", "set-cookie", "api-key"),
     ],
 )
 def test_value_of_a_field_with_a_secret_name_is_hidden(sink: Sink, key: str) -> None:
@@ -102,9 +88,7 @@ def test_password_in_a_url_is_hidden(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_control_and_direction_characters_are_escaped(
-    form: Literal["json", "console"],
-) -> None:
+def test_control_and_direction_characters_are_escaped(form: Literal["json", "console"]) -> None:
     sink = Sink()
     logs.set_up(form, process="intake-0", stream=sink)
 
@@ -146,16 +130,16 @@ def test_repeated_lines_are_logged_once_in_ten_seconds_with_their_count(sink: Si
     clock = Clock()
     limited = logs.RateLimited(now=clock)
 
-    for _ in range(100_000):
+    for _ in range(1_000):
         limited.warning("no credentials", "request refused", drain="a")
     limited.warning("too large", "request refused", drain="b")
-    clock.now_s = 10.0
+    clock.now_s += 10.0
     limited.warning("no credentials", "request refused", drain="a")
 
     assert [(line["drain"], line.get("suppressed")) for line in sink.lines()] == [
         ("a", None),
         ("b", None),
-        ("a", 99_999),
+        ("a", 999),
     ]
     assert all("reason" not in line and "key" not in line for line in sink.lines())
 
@@ -167,7 +151,7 @@ def test_suppressed_lines_are_counted_in_a_final_line(sink: Sink) -> None:
         limited.error("disk", "sync failed", segment=number, exc_info=OSError("no space"))
 
     limited.flush()
-    clock.now_s = 10.0
+    clock.now_s += 10.0
     limited.flush()
     limited.flush()
 
@@ -212,7 +196,7 @@ def test_causes_per_key_are_limited_and_the_rest_is_counted(sink: Sink) -> None:
 
     for number in range(1_000):
         limited.warning("k", "refused", path=f"/{number}")
-    clock.now_s = 10.0
+    clock.now_s += 10.0
     limited.flush()
 
     lines = sink.lines()
@@ -253,7 +237,7 @@ def test_cause_that_recurs_after_its_end_is_logged_at_once(sink: Sink) -> None:
 def test_number_of_keys_is_limited(sink: Sink) -> None:
     limited = logs.RateLimited(now=Clock())
 
-    for number in range(logs.KEYS_MAX * 2):
+    for number in range(logs.KEYS_MAX + 100):
         limited.info(f"key {number}", "event")
 
     assert len(sink.lines()) == logs.KEYS_MAX + 1
@@ -265,7 +249,7 @@ def test_quiet_keys_are_replaced_by_new_keys(sink: Sink) -> None:
     for number in range(logs.KEYS_MAX):
         limited.info(f"key {number}", "event")
 
-    clock.now_s = logs.QUIET_S
+    clock.now_s += logs.QUIET_S
     for number in range(2):
         limited.info(f"new key {number}", "new event")
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from receiver.errors import OperatorError
-from receiver.patterns import PatternSet
+from receiver.transcode import PatternSet
 
 
 def test_one_of_several_patterns_is_enough() -> None:

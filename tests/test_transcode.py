@@ -10,7 +10,7 @@ from receiver import transcode
 from receiver.errors import OperatorError
 from receiver.journal.frame import answers_of
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Limits, Resolve, Sampling, SamplingRule, Settings, Store
+from receiver.settings import Limits, Resolve, Sampling, Settings, Store
 from tests.support.segments import DIGEST_KEY
 
 SEGMENT = SegmentId(epoch=2**63 + 1, seq=7)
@@ -104,14 +104,6 @@ def test_group_becomes_a_single_record_with_an_outcome_per_delivery() -> None:
     assert committed.outcomes[0].reasons == [("trace_id_missing", 1)]
 
 
-def test_scan_returns_segment_id_rows_and_receive_times() -> None:
-    scan = transcode.scan(segment_of(delivery(span()), delivery(span(), span())))
-
-    assert (scan.epoch, scan.seq, scan.sealed, scan.damage) == (SEGMENT.epoch, SEGMENT.seq, True, [])
-    assert [record.rows for record in scan.records] == [1, 2]
-    assert {record.received_ms for record in scan.records} == {(1_800_000_000_123, 1_800_000_000_123)}
-
-
 def test_rewritten_segment_is_sealed_and_has_the_kept_rows() -> None:
     segment = segment_of(delivery(span()), delivery(span(), span()))
 
@@ -159,23 +151,6 @@ def test_decoder_applies_the_configured_limits() -> None:
     committed = transcode.commit(policy, [delivery(span(), span())], SEGMENT, DIGEST_KEY)
 
     assert (committed.outcomes[0].verdict, committed.record) == ("too_large", b"")
-
-
-def test_sampled_out_spans_are_not_counted_as_rejected() -> None:
-    drop_project_p = Sampling(mode="equalizing", rule=(SamplingRule(project="p", rate=0.0),))
-    policy = transcode.policy(Settings(sampling=drop_project_p))
-
-    committed = transcode.commit(
-        policy,
-        [delivery(span(), resource={"platform.projectId": "p"}), delivery(span())],
-        SEGMENT,
-        DIGEST_KEY,
-    )
-
-    assert [(outcome.sampled_out, outcome.stored, outcome.rejected) for outcome in committed.outcomes] == [
-        (1, 0, 0),
-        (0, 1, 0),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,7 @@ _ANSWER_HEADERS = re.compile(
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
 _ADDRESSES = ("listen", "admin_listen", "api_listen", CLICKHOUSE)
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
-_DRAIN_HEADERS = (
-    "drain.verify_header",
-    "drain.verify_header_name",
-    "drain.header",
-    "drain.signature_header",
-)
+_DRAIN_HEADERS = ("drain.verify_header", "drain.verify_header_name", "drain.header", "drain.signature_header")
 _IDENTIFYING = ("drain.name", "drain.tokens", "drain.signature_secrets")
 """Settings that distinguish drains that share a path."""
 

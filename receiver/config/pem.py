@@ -30,7 +30,7 @@ def why_unusable(cert_file: str, key_file: str, reason: ssl.SSLError | ValueErro
         yield f"{key} {_contains(in_key)} no private key; expected the certificate's key in PEM"
     elif _ENCRYPTED.search(in_key):
         yield f"{key} requires a passphrase; expected a key without one"
-    # Both files look right on their own, so only OpenSSL's reason tells what is wrong.
+    # Both files look right on their own, so only OpenSSL's reason shows what is wrong.
     elif not lacks_certificate:
         is_mismatch = getattr(reason, "reason", None) in _MISMATCH
         problem = "do not belong together" if is_mismatch else "cannot be loaded: one of them is damaged"

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from receiver.config.access import HEADER_NAME
 from receiver.errors import OperatorError
-from receiver.patterns import PatternSet
 from receiver.settings import Settings
 from receiver.sizes import size_text
+from receiver.transcode import PatternSet
 
 PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 VISIBLE: Final = re.compile(r"[!-~]+")

@@ -71,9 +71,8 @@ def _text_problems(setting_key: SettingKey, text: str, limits: Range | None) -> 
 
 
 def _outside(setting_key: SettingKey, number: float, limits: Range | None, unit: str = "") -> Iterator[str]:
-    if (
-        limits is None or limits.low <= number <= limits.high
-    ):  # written so that nan fails: every comparison with nan is false
+    # Written so that nan fails: every comparison with nan is false.
+    if limits is None or limits.low <= number <= limits.high:
         return
     actual = f"has {number} {unit}" if unit else f"is {number}"
     yield f"{actual}; expected {_between(setting_key, limits, '')}"

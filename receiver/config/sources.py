@@ -18,7 +18,6 @@ from receiver.config.keys import (
     Key,
     KeyForm,
     SettingKey,
-    Spelling,
     env_name,
     env_patterns,
     is_list_of_tables,
@@ -49,17 +48,21 @@ class RawValue:
 
     key: Key
     """Key of the setting, the same for every spelling."""
-    setting_key: SettingKey
-    spelling: Spelling
+    form: KeyForm
     raw: object
     origin: str
     """`flag --listen`, `environment TRACE_DRAIN_LISTEN`, `file trace-drain.toml`."""
     written_as: str
     """Key in the spelling of its source."""
-    directory: Path
+    directory: Path = Path()
     """Base of relative paths."""
-    is_text: bool
+    is_text: bool = True
     """Whether numbers and lists were given as text too, as in the environment."""
+
+    @property
+    def setting_key(self) -> SettingKey:
+        """The setting."""
+        return self.form.setting_key
 
 
 @dataclass(frozen=True)
@@ -81,23 +84,11 @@ class Source:
 
 def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
     """Read the key and value of each flag that was given."""
-    known = spellings()
-    return Source(
-        [
-            RawValue(
-                form.setting_key.path,
-                form.setting_key,
-                form.spelling,
-                value,
-                f"flag {flag}",
-                flag,
-                Path(),
-                is_text=True,
-            )
-            for flag, (key, value) in flags.items()
-            for form in [known[tuple(key.split("."))]]
-        ]
-    )
+    source = Source()
+    for flag, (key, value) in flags.items():
+        form = spellings()[tuple(key.split("."))]
+        source.raw_values.append(RawValue(form.setting_key.path, form, value, f"flag {flag}", flag))
+    return source
 
 
 def from_environment(environ: Mapping[str, str]) -> Source:
@@ -113,11 +104,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
         if match is None:
             source.problems.append(_unknown(f"environment {name}", name, _env_names()))
         else:
-            key, form = match
-            origin = f"environment {name}"
-            source.raw_values.append(
-                RawValue(key, form.setting_key, form.spelling, text, origin, name, Path(), is_text=True)
-            )
+            source.raw_values.append(RawValue(*match, text, f"environment {name}", name))
     return source
 
 
@@ -140,8 +127,7 @@ def from_file(path: Path) -> Source:
     except (ValueError, RecursionError) as error:
         raise OperatorError(f"configuration file '{path}' is not TOML{_toml_problem(error)}") from error
     source = Source()
-    for raw_value in _walk(content, (), path, source.problems):
-        source.raw_values.append(raw_value)
+    source.raw_values.extend(_walk(content, (), path, source.problems))
     return source
 
 
@@ -164,17 +150,8 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Pr
         pattern = _pattern(key)
         form = spellings().get(pattern)
         if form:
-            origin = f"file {file}"
-            yield RawValue(
-                (*above, form.setting_key.path[-1]),
-                form.setting_key,
-                form.spelling,
-                value,
-                origin,
-                key_text(key),
-                file.parent,
-                is_text=False,
-            )
+            setting = (*above, form.setting_key.path[-1])
+            yield RawValue(setting, form, value, f"file {file}", key_text(key), file.parent, is_text=False)
         elif is_list_of_tables(pattern):
             yield from _walk_list(value, key, file, problems)
         elif is_table(pattern) and isinstance(value, Mapping):

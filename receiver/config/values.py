@@ -65,10 +65,7 @@ def read(raw_value: RawValue, warnings: list[str]) -> object:
         return _path(raw_value)
     if raw_value.setting_key.form == "bytes" and isinstance(raw_value.raw, str):
         return _converted(size_bytes(raw_value.raw), raw_value)
-    raw = (
-        _parsed_list(raw_value.raw) if raw_value.setting_key.is_list and raw_value.is_text else raw_value.raw
-    )
-    return _converted(raw, raw_value)
+    return _converted(_as_list(raw_value) if raw_value.setting_key.is_list else raw_value.raw, raw_value)
 
 
 def size_bytes(text: str) -> int:
@@ -116,9 +113,10 @@ def _type_text(types: str) -> str:
     return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
 
 
-def _parsed_list(raw: object) -> object:
+def _as_list(raw_value: RawValue) -> object:
     """Split a list given as text: a JSON array, or separated by commas."""
-    if not isinstance(raw, str):
+    raw = raw_value.raw
+    if not (raw_value.is_text and isinstance(raw, str)):
         return raw
     if raw.lstrip().startswith("["):
         try:
@@ -149,19 +147,11 @@ def _resolved(directory: Path, name: str) -> Path:
 
 def _secrets(raw_value: RawValue, warnings: list[str]) -> object:
     """Return a secret, or several, from the value itself or from the files that contain them."""
-    if raw_value.spelling == "value":
-        raw = (
-            _parsed_list(raw_value.raw)
-            if raw_value.setting_key.is_list and raw_value.is_text
-            else raw_value.raw
-        )
-        return _converted(raw, raw_value)
-    if raw_value.spelling == "one":
+    if raw_value.form.spelling == "value":
+        return _converted(_as_list(raw_value) if raw_value.setting_key.is_list else raw_value.raw, raw_value)
+    if raw_value.form.spelling == "one":
         return _converted([raw_value.raw], raw_value)
-    raw = (
-        _parsed_list(raw_value.raw) if raw_value.spelling == "files" and raw_value.is_text else raw_value.raw
-    )
-    names = raw if raw_value.spelling == "files" else [raw]
+    names = _as_list(raw_value) if raw_value.form.spelling == "files" else [raw_value.raw]
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueProblem("is not a file name; expected the path of a file that contains the secret")
     secrets = [_read_secret(_resolved(raw_value.directory, name), warnings) for name in names]

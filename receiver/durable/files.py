@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE_MODE = 0o600
 PARENT_MODE = 0o777
 DIRECTORY_MODE = 0o700
-"""Mode of directories: other users must not read spans, whatever the umask allows."""
+"""Mode of directories: other users must not read spans, even if the umask allows it."""
 
 
 class Files(Protocol):
@@ -78,7 +78,7 @@ class Files(Protocol):
         """Create a directory; it must not exist."""
 
     def set_mode(self, path: Path, mode: int) -> None:
-        """Set the permissions of a file or directory, whatever the umask is."""
+        """Set the permissions of a file or directory, independently of the umask."""
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""

@@ -18,7 +18,7 @@ def require_content_type(found: str, expected: str) -> None:
 
 
 def require_json(found: str) -> None:
-    """Raise `UnsupportedMedia` unless a request says that it is JSON, whatever its body is."""
+    """Raise `UnsupportedMedia` unless a request declares JSON, even if its body is empty."""
     # A form or a plain text of another site reaches us without a CORS preflight.
     if found != JSON:
         raise UnsupportedMedia(f"content type is not supported; expected '{JSON}', with any body")

@@ -1,7 +1,7 @@
 """Connection of the API or the admin port: aiohttp's request loop with limits on heads and waits.
 
 Invariant: every wait for the client ends: for a request head, for the next request, for reading the answer.
-    A request head holds at most `HEAD_BYTES_MAX`, whatever is sent before any credential is checked.
+    A request head takes at most `HEAD_BYTES_MAX` of memory, because no credential is checked before it ends.
 Never: copies input to an answer or to the log.
 """
 

@@ -44,12 +44,13 @@ from receiver.intake.pending import (
     Hold,
     PendingDelivery,
     ReceiptCallback,
+    StoreWaiters,
+    delivery_digests,
     refuse,
 )
-from receiver.intake.quarantine import Quarantine
-from receiver.intake.store_waiters import StoreWaiters, delivery_digests
 from receiver.intake.worker_thread import WorkerThread
-from receiver.journal.outcomes import SegmentOutcome
+from receiver.journal.quarantine import Quarantine
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, Outcome, SegmentId

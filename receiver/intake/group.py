@@ -95,8 +95,9 @@ FASTEST_S_PER_BYTE = 1e-12
 DECAY = 0.5
 """Factor applied to the past measurements when a group is added."""
 GROUP_COST_S = 0.001
-"""Fixed cost of a group, whatever its weight. Without it, hours of small groups would inflate the cost per
-byte: a large delivery would seem to take seconds, and those behind it would be refused needlessly."""
+"""Cost of a group that does not depend on its weight. Without it, hours of small groups would inflate the
+cost per byte: a large delivery would seem to take seconds, and later deliveries would be refused needlessly.
+"""
 WAIT_SHARE_MAX = 0.5
 """Share of the deadline that a delivery may wait; the rest is for the disk and for estimation errors."""
 GROUP_TARGET_S = 0.1
@@ -112,7 +113,7 @@ class CommitRate:
     refused at once. A group is limited to the work of `GROUP_TARGET_S`, because none of its deliveries is
     answered before all are done.
 
-    Invariant: while the queue is empty, a delivery is accepted whatever the estimate is, so that the next
+    Invariant: while the queue is empty, a delivery is accepted despite any estimate, so that the next
     measurement corrects a wrong estimate.
     """
 
@@ -141,7 +142,7 @@ class CommitRate:
 
     def refuse_if_overloaded(self, queued_bytes: int, deadline_s: float) -> None:
         """Raise `Overloaded` if a delivery that arrives now would be answered too late."""
-        # 0 if nothing waits, whatever the estimate is.
+        # 0 if nothing waits, for any estimate.
         wait_s = (queued_bytes + self.bytes_in_progress) * self._s_per_byte
         if wait_s > deadline_s * WAIT_SHARE_MAX:
             raise Overloaded(f"overloaded: waiting deliveries need {wait_s:.1f} s to be written; retry later")

@@ -43,7 +43,7 @@ def head_bytes(first: bytes, request_bytes: int, body_bytes: int) -> HeadBytes |
     head = first[:size_bytes]
     line = LENGTH_LINE.search(head)
     is_whole = head.find(HEAD_END) == size_bytes - len(HEAD_END)
-    # Exactly one Content-Length, and no byte besides this head and body, so that the parser is between
+    # Exactly one Content-Length, and no byte other than this head and body, so that the parser is between
     # requests.
     if line is None or not is_whole or int(line[1]) != body_bytes or head.lower().count(LENGTH_NAME) != 1:
         return None

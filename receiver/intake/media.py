@@ -39,11 +39,8 @@ CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 OTHER_TYPES = frozenset(
     {
         *("application/cbor", "application/msgpack", "application/octet-stream", "application/x-msgpack"),
-        *(
-            "application/vnd.apache.thrift.binary",
-            "application/x-thrift",
-            "application/x-www-form-urlencoded",
-        ),
+        *("application/vnd.apache.thrift.binary", "application/x-thrift"),
+        "application/x-www-form-urlencoded",
         *("application/cloudevents+json", "application/json-seq", "application/ld+json", "application/xml"),
         *("multipart/form-data", "text/csv", "text/html", "text/json", "text/plain", "text/xml"),
     }

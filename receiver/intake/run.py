@@ -29,11 +29,11 @@ from receiver.intake.connections.server import IntakeServer
 from receiver.intake.connections.tls import Certificates, expiry_warning
 from receiver.intake.group import Transcode
 from receiver.intake.handler import DeliveryHandler
-from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.journal.appender import Appender
 from receiver.journal.digest_key import DigestKey
-from receiver.journal.outcomes import SegmentOutcome
+from receiver.journal.quarantine import Quarantine
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, SegmentId
@@ -215,7 +215,7 @@ def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | 
 
 
 def with_descriptors(settings: Settings) -> Settings:
-    """Raise the file descriptor limit as far as the connection limit needs, or lower the connection limit."""
+    """Raise the file descriptor limit to what the connection limit needs, or lower the connection limit."""
     connections_max = settings.limits.connections_max
     descriptors_needed = connections_max + held_max(connections_max) + DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

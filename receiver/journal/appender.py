@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING
 from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown, StaleSegment
 from receiver.journal.ceiling import Ceiling
-from receiver.journal.deferred import DeferredSegments
 from receiver.journal.epoch_directory import EpochDirectory
 from receiver.journal.names import Kind
-from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment import Place, Segment
+from receiver.journal.writer_notes import DeferredSegments, SegmentOutcomes
 from receiver.logs import limited
 from receiver.model import SegmentId
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from receiver import settings
     from receiver.durable.files import Files
     from receiver.journal.frame import Sums
-    from receiver.journal.outcomes import SegmentOutcome
+    from receiver.journal.writer_notes import SegmentOutcome
 
 TROUBLE_S = 30.0
 """Time for which the last error counts: after it, senders are accepted again, so that a write is tried."""
@@ -327,7 +326,7 @@ class Appender:
     def _has_undropped_tail(self) -> bool:
         if not self._retired:
             return False
-        # A copy and no lock: the event loop asks, and the sealing thread may remove items meanwhile.
+        # A copy and no lock: the event loop calls this, and the sealing thread may remove items meanwhile.
         return any(not retired.tail_dropped for retired in tuple(self._retired))
 
     def _place(self, seq: int) -> Place:

@@ -44,7 +44,7 @@ class Key(NamedTuple):
         return len(self.secret) == KEY_BYTES and self.id == _id_of(self.secret)
 
     def __repr__(self) -> str:
-        """Show the id only."""
+        """Show only the id."""
         return f"Key(id={self.id.hex()})"
 
 

@@ -30,7 +30,7 @@ def is_newer(path: Path, files: Files) -> bool:
     stored, dead-lettered or deleted.
     """
     head = files.read_head(path, transcode.HEAD_BYTES)
-    # A damaged version field also looks newer in the head; only the whole file tells the two apart.
+    # A damaged version field also looks newer in the head; only the whole file shows the difference.
     return transcode.is_newer(head) and transcode.is_newer(files.read(path))
 
 

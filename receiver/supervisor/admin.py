@@ -127,16 +127,12 @@ def _family(name: str, spec: Spec, series_list: list[Series]) -> Metric:
         for series in series_list:
             histogram.add_metric(series.labels, list(_cumulative(series.buckets)), series.value)
         return histogram
-    if spec.kind == "counter":
-        counter = CounterMetricFamily(full_name, spec.help, labels=labels)
-        for series in series_list:
-            counter.add_metric(series.labels, series.value)
-        return counter
     by_process = ["process"] if spec.kind == "gauge_by_process" else []
-    gauge = GaugeMetricFamily(full_name, spec.help, labels=labels + by_process)
+    kind = CounterMetricFamily if spec.kind == "counter" else GaugeMetricFamily
+    family = kind(full_name, spec.help, labels=labels + by_process)
     for series in series_list:
-        gauge.add_metric(series.labels, series.value)
-    return gauge
+        family.add_metric(series.labels, series.value)
+    return family
 
 
 def _cumulative(buckets: tuple[int, ...]) -> Iterator[tuple[str, float]]:

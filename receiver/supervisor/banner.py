@@ -85,7 +85,7 @@ def _command() -> list[str]:
     """Return the command line words that run this program in this environment."""
     if shutil.which("trace-drain"):
         return ["trace-drain"]
-    # The program of a virtual environment that is not activated is beside its interpreter.
+    # The program of a virtual environment that is not activated is in the directory of its interpreter.
     script = Path(sys.executable).with_name("trace-drain")
     return [_short(script)] if script.exists() else [_short(Path(sys.executable)), "-m", "receiver.cli"]
 

@@ -4,7 +4,7 @@ Platforms e-mail the owner and mark a drain as errored after 50 failed deliverie
 them fail. A delivery failed if the status was not 2xx or the connection closed before the answer. 3xx counts
 too, because no platform follows redirects. 401 and 403 are counted apart, because the sender may be a
 stranger. OPTIONS (204), other methods (405) and requests for unknown drains are not deliveries. Refused
-requests of every kind are counted besides, for the page of the receiver.
+requests of every kind are also counted, for the page of the receiver.
 
 Invariant: the window is one hour of monotonic time, exact to a minute. Replacing a process loses no counts; a
 new supervisor starts at zero, and `failure_budget_counts_seconds` reports how long it has counted.

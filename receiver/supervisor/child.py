@@ -40,10 +40,7 @@ from receiver.settings import MIB, Settings
 from receiver.supervisor.restart_history import REPORTED_MIN, RestartHistory
 from receiver.supervisor.sockets import DescriptorReserve
 
-MALLOC_SETTINGS = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
-    "MALLOC_TRIM_THRESHOLD_": str(32 * MIB),
-}
+MALLOC_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(32 * MIB)}
 """Settings of glibc's malloc: the process keeps this much of the memory that request bodies used, because
 getting it from the kernel page by page costs as much as reading a body. Operators can override it."""
 
@@ -291,7 +288,7 @@ class Child:
     async def _spawn(self, ordinal: int) -> tuple[subprocess.Popen[bytes], ChildChannel]:
         """Start a process in its own process group: Ctrl-C in a terminal must reach only the supervisor."""
         role = self._role
-        # Starting a process needs descriptors, and all others may be in use by connections.
+        # Starting a process needs descriptors, and connections may use all that are not reserved.
         with self._reserve.released():
             ours, theirs = socket.socketpair()
             # Close our copy of the child's end: the channel must report the end when the child exits.

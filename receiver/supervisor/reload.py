@@ -1,4 +1,4 @@
-"""Reload: selects the changed settings that a running receiver applies. The others wait for the next start.
+"""Reload: selects the changed settings that a running receiver applies. The rest apply at the next start.
 
 Invariant: the settings in force after a reload pass the same exposure checks as at the start.
 """

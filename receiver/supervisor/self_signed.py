@@ -61,9 +61,7 @@ def _create(ca_file: Path, cert_file: Path, key_file: Path) -> None:
     authority = _authority(ca_key)
     server = _server_certificate(key.public_key(), authority, ca_key)
     key_bytes = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     ca_bytes = authority.public_bytes(serialization.Encoding.PEM)
     # Neither synced nor atomic as a set: `is_usable` finds an incomplete set, and it is created again.

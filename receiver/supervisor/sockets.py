@@ -198,7 +198,7 @@ def _bind(key: str, address: Address, *, is_shared: bool, is_listening: bool = T
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Accept IPv4 on the same socket, whatever the system's default is.
+        # Accept IPv4 on the same socket, independently of the system's default.
         if family == socket.AF_INET6 and address.host == "::":
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind(sockaddr)
@@ -235,7 +235,7 @@ RESERVED = 32
 
 
 class DescriptorReserve:
-    """Descriptors held open on /dev/null, so that a process can be replaced when all others are in use.
+    """Descriptors held open on /dev/null, so that a process can be replaced when no other is free.
 
     Invariant: no code awaits between taking descriptors from the reserve and refilling it, so no other code
     gets them.
@@ -294,7 +294,7 @@ def with_bound_addresses(configured: Settings, settings: Settings, sockets: Sock
 
 
 def with_addresses_of(running: Settings, configured: Settings, new: Settings) -> Settings:
-    """Return new settings with the bound addresses, as far as they are configured as at the start."""
+    """Return new settings with the bound address of each port whose setting is that of the start."""
     # Port 0 was replaced by the bound port, which must not look like a changed setting.
     before, bound = listen_addresses(configured), listen_addresses(running)
     now = listen_addresses(new)

@@ -13,8 +13,8 @@ from zlib import crc32
 from receiver.dead_letters.directory import DeadLetters, Reason
 from receiver.durable.files import DISK
 from receiver.journal.frame import Answered
-from receiver.journal.outcomes import SegmentOutcome
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.model import SegmentId
 from receiver.reports import DeadDelivery
 from receiver.time_range import instant_text

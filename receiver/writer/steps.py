@@ -28,8 +28,8 @@ from receiver.durable.files import DISK, make_directories, write_durably
 from receiver.engine.error_codes import fault_of
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
-from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment_core import Core
+from receiver.journal.writer_notes import SegmentOutcomes
 from receiver.ledger.ledger import Ledger
 from receiver.logs import limited
 from receiver.model import SegmentId

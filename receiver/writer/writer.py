@@ -18,9 +18,8 @@ from contextlib import suppress
 from receiver.dead_letters.directory import DeadLetters
 from receiver.durable.files import remove_tree
 from receiver.engine.store import Store
-from receiver.journal.deferred import DeferredSegments
-from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment_core import Core
+from receiver.journal.writer_notes import DeferredSegments, SegmentOutcomes
 from receiver.ledger.ledger import Ledger
 from receiver.logs import limited
 from receiver.model import SegmentId

@@ -88,6 +88,22 @@ def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> Non
         pytest.param(user("a", more=f"projects = {['p'] * 65}"), "expected 0 to 64", id="many projects"),
         pytest.param(proxy("Cookie", "::1"), "which clients send", id="cookie"),
         pytest.param(
+            "[api]\nclickhouse_listen = '0.0.0.0:8123'",
+            "without a token; expected api.clickhouse_token_file",
+            id="public ClickHouse endpoint",
+        ),
+        pytest.param("[api]\nclickhouse_listen = 'nowhere'", "api.clickhouse_listen is", id="address"),
+        pytest.param(
+            "[api]\nclickhouse_listen = '127.0.0.1:8318'",
+            "are both '127.0.0.1:8318'; expected different ports",
+            id="port of the API",
+        ),
+        pytest.param(
+            "store.url = 'http://default@127.0.0.1:8123/otel'\n[api]\nclickhouse_listen = '127.0.0.1:0'",
+            "clickhouse_listen serves the embedded store; a server has its own HTTP interface",
+            id="ClickHouse endpoint of a server",
+        ),
+        pytest.param(
             "api.proxy = {user_header = 'x-user', allowed_peers = ['proxy']}",
             "has 'proxy'",
             id="name as peer",
@@ -109,30 +125,6 @@ def test_wrong_access_settings_are_refused(config_dir: ConfigDirectory, toml: st
 @pytest.mark.parametrize("toml", [user("a"), proxy("x-user", "10.0.0.1")])
 def test_user_or_proxy_suffices_for_an_api_beyond_loopback(config_dir: ConfigDirectory, toml: str) -> None:
     assert config_dir.load(f"api_listen = '0.0.0.0:8318'\n{toml}").settings.api_listen == "0.0.0.0:8318"
-
-
-@pytest.mark.parametrize(
-    ("toml", "expected"),
-    [
-        ("clickhouse_listen = '0.0.0.0:8123'", "without a token; expected api.clickhouse_token_file"),
-        ("clickhouse_listen = 'nowhere'", "api.clickhouse_listen is"),
-        ("clickhouse_listen = '127.0.0.1:8318'", "are both '127.0.0.1:8318'; expected different ports"),
-    ],
-)
-def test_clickhouse_endpoint_needs_an_address_of_its_own_and_a_token(
-    config_dir: ConfigDirectory, toml: str, expected: str
-) -> None:
-    assert expected in config_dir.problem(f"[api]\n{toml}")
-
-
-def test_clickhouse_endpoint_needs_the_embedded_store(config_dir: ConfigDirectory) -> None:
-    endpoint = "[api]\nclickhouse_listen = '127.0.0.1:0'"
-
-    assert config_dir.load(endpoint).settings.api.clickhouse_listen == "127.0.0.1:0"
-    assert (
-        "clickhouse_listen serves the embedded store; a server has its own HTTP interface"
-        in config_dir.problem(f"store.url = 'http://default@127.0.0.1:8123/otel'\n{endpoint}")
-    )
 
 
 def test_token_of_the_clickhouse_endpoint_allows_other_machines(config_dir: ConfigDirectory) -> None:

@@ -208,36 +208,6 @@ def test_secret_file_without_a_secret_is_refused(
     assert expected in message
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        pytest.param("api_token = ' '", "api_token", id="API token"),
-        pytest.param("[store]\npassword = '\t'", "store.password", id="password of the store"),
-        pytest.param("[[drain]]\nname = 'a'\ntokens = ['t', '  ']", "drain[0].tokens", id="drain token"),
-        pytest.param(
-            "[[drain]]\nname = 'a'\nsignature_header = 'x-s'\nsignature_secrets = ['\u2003']",
-            "drain[0].signature_secrets",
-            id="signature secret",
-        ),
-    ],
-)
-def test_secret_of_white_space_is_refused_with_its_setting(
-    config_dir: ConfigDirectory, text: str, key: str
-) -> None:
-    message = config_dir.problem(text)
-
-    assert f"'{key}'" in message
-    assert "contains only white space; expected a secret" in message
-
-
-def test_token_that_begins_or_ends_with_white_space_is_refused(config_dir: ConfigDirectory) -> None:
-    config_dir.file("token", "s \n")
-
-    message = config_dir.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
-
-    assert "drain[0] token begins or ends with white space" in message
-
-
 def test_world_readable_secret_file_causes_a_warning(config_dir: ConfigDirectory) -> None:
     config_dir.file("token", "s", mode=0o644)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import main
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.support.certificates import make_certificate
-from tests.support.server_process import Server, clickhouse_server
+from tests.support.server_process import Server
 
 FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0")
 NOW = datetime.now(UTC)
@@ -58,8 +59,7 @@ def test_certificate_that_is_expired_or_not_yet_valid_is_a_problem(
 
 
 @pytest.mark.parametrize(
-    ("days", "expected"),
-    [pytest.param(13, "expires on ", id="soon"), pytest.param(15, "", id="later")],
+    ("days", "expected"), [pytest.param(13, "expires on ", id="soon"), pytest.param(15, "", id="later")]
 )
 def test_certificate_that_expires_soon_is_a_warning(tmp_path: Path, days: int, expected: str) -> None:
     result = check(**certificate(tmp_path, NOW - timedelta(days=1), NOW + timedelta(days=days)))
@@ -126,26 +126,28 @@ def test_all_problems_are_printed_together(used_address: str) -> None:
     assert result.output.count("\n  ") == 3, result.output
 
 
-@pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with clickhouse_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
+def url_of(server: Server, database: str) -> str:
+    """Return the URL of a database that no other test uses."""
+    return f"{server.url.rpartition('/')[0]}/{database}"
 
 
-def test_connect_reports_version_database_rights_and_tables(own_server: Server) -> None:
-    result = check("--connect", "--store", own_server.url)
+def test_connect_reports_version_database_rights_and_tables(server: Server) -> None:
+    statement = b"CREATE DATABASE IF NOT EXISTS preflight"
+    urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", data=statement, timeout=10).close()
+
+    result = check("--connect", "--store", url_of(server, "preflight"))
 
     assert (result.exit_code, result.stdout) == (0, "the configuration is fine\n")
     assert "accepts user 'default'" in result.stderr
-    assert "note: database 'otel' exists\n" in result.stderr
+    assert "note: database 'preflight' exists\n" in result.stderr
     assert (
         "note: the user has the rights that the receiver needs: SELECT, INSERT, CREATE TABLE" in result.stderr
     )
     assert "of the schema's statements are not applied; `serve` applies them" in result.stderr
 
 
-def test_connect_changes_nothing_on_the_server(own_server: Server) -> None:
-    url = f"{own_server.url.rpartition('/')[0]}/absent"
+def test_connect_changes_nothing_on_the_server(server: Server) -> None:
+    url = url_of(server, "absent")
 
     first, second = check("--connect", "--store", url), check("--connect", "--store", url)
 

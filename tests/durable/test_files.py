@@ -40,7 +40,7 @@ def umask(mask: int) -> Iterator[None]:
 def test_created_directories_survive_a_power_cut(disk: MemoryDisk) -> None:
     make_directories(Path("/data/a/b"), disk)
 
-    disk.cut_power(lambda _count: 0)
+    disk.cut_power()
 
     assert disk.is_directory(Path("/data/a/b"))
 
@@ -137,7 +137,7 @@ def test_syncing_the_file_system_makes_all_pending_writes_durable(disk: MemoryDi
     write_unsynced(Path("/data/a/1"), b"content", files=disk)
 
     disk.sync_file_system(Path("/data"))
-    disk.cut_power(lambda _count: 0)
+    disk.cut_power()
 
     assert disk.read(Path("/data/a/1")) == b"content"
     DISK.sync_file_system(Path.cwd())

@@ -9,13 +9,13 @@ import tomllib
 import types
 from pathlib import Path
 
-import pytest
 from aiohttp import web_protocol
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
 from receiver.http import aiohttp_internals
+from tests.support.cases import each_case
 from tests.tidy.test_tidy import ROOT, tracked
 
 ADAPTER = ROOT / "receiver/http/aiohttp_internals.py"
@@ -71,12 +71,12 @@ def subclass_modules() -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(SLOTS))
+@each_case("name", sorted(SLOTS))
 def test_aiohttp_connection_has_slot(name: str) -> None:
     assert isinstance(getattr(RequestHandler, name), types.MemberDescriptorType)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@each_case("name", sorted(METHODS))
 def test_aiohttp_connection_has_method(name: str) -> None:
     method = getattr(RequestHandler, name)
 
@@ -86,9 +86,8 @@ def test_aiohttp_connection_has_method(name: str) -> None:
     assert hasattr(BaseProtocol, name) or name == "_process_keepalive"
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
-def test_aiohttp_has_type(name: str) -> None:
-    assert hasattr(web_protocol, name)
+def test_aiohttp_has_types() -> None:
+    assert [name for name in TYPES if not hasattr(web_protocol, name)] == []
 
 
 def test_all_private_names_in_the_adapter_are_checked() -> None:

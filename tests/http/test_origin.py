@@ -44,7 +44,7 @@ async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ign
             yield client
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "is_allowed"),
     [
         ("127.0.0.1:8318", True),
@@ -105,7 +105,7 @@ async def test_navigation_from_another_site_is_allowed(tmp_path: Path) -> None:
     assert (followed.status, posted.status) == (200, 403)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "status"),
     [
         pytest.param("10.1.2.3:9464", b"200", id="probe by the address of a pod"),

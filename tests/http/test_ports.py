@@ -19,6 +19,7 @@ from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.http.protocol import Limits
 from receiver.logs import RateLimited
 from receiver.metrics import Metrics
+from tests.support.cases import each_case
 
 GET = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GET_LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -27,6 +28,13 @@ POST = b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 LARGE_BYTES = 64 << 20
 SENT_BYTES_MAX = 256 << 20
 WAIT_S = 20.0
+
+
+def padded(head: bytes, size: int) -> bytes:
+    """Return a head with further lines, of about 1,000 bytes each, that is at least this long."""
+    count, last = divmod(max(0, size - len(head)), 1_000)
+    lengths = [1_000] * (count - 1) + [1_000 + last] if count else []
+    return head[:-2] + b"".join(b"X: " + b"a" * (length - 5) + b"\r\n" for length in lengths) + b"\r\n"
 
 
 class Port:
@@ -64,12 +72,20 @@ class Port:
             writer.close()
         await self.listener.close()
 
-    async def send_request(self, request: bytes = GET) -> bytes:
+    async def send_request(self, request: bytes = GET, end: bytes = b"\r\n\r\n") -> bytes:
+        """Send a request on a new connection, and return the answer up to `end`."""
         reader, writer = await self.connect()
         writer.write(request)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        answer = await asyncio.wait_for(reader.readuntil(end), WAIT_S)
         writer.close()
-        return head
+        return answer
+
+    async def used_connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection on which a request was answered."""
+        reader, writer = await self.connect()
+        writer.write(GET)
+        await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+        return reader, writer
 
     def closed_count(self, reason: str) -> float:
         return sum(
@@ -104,9 +120,7 @@ async def serve() -> AsyncIterator[Serve]:
     ports: list[Port] = []
 
     async def open_port(
-        connections_max: int = 8,
-        header_timeout_s: float = 60.0,
-        write_timeout_s: float = 60.0,
+        connections_max: int = 8, header_timeout_s: float = 60.0, write_timeout_s: float = 60.0
     ) -> Port:
         port = Port(Limits("api", connections_max, header_timeout_s, write_timeout_s))
         ports.append(port)
@@ -150,12 +164,8 @@ async def test_log_names_the_reason_for_closing_a_connection(
 
 async def test_longest_idle_connection_is_evicted_first(serve: Serve) -> None:
     port = await serve(connections_max=2)
-    first, first_writer = await port.connect()
-    first_writer.write(GET)
-    await asyncio.wait_for(first.readuntil(b"ok\n"), WAIT_S)
-    second, second_writer = await port.connect()
-    second_writer.write(GET)
-    await asyncio.wait_for(second.readuntil(b"ok\n"), WAIT_S)
+    first, _ = await port.used_connection()
+    second, second_writer = await port.used_connection()
 
     assert (await port.send_request()).startswith(b"HTTP/1.1 200 ")
 
@@ -195,9 +205,7 @@ async def test_incomplete_request_head_times_out(serve: Serve, partial_head: byt
 
 async def test_second_request_head_has_its_own_timeout(serve: Serve) -> None:
     port = await serve(header_timeout_s=0.2)
-    reader, writer = await port.connect()
-    writer.write(GET)
-    await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+    reader, writer = await port.used_connection()
 
     writer.write(GET[:10])
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
@@ -208,9 +216,7 @@ async def test_second_request_head_has_its_own_timeout(serve: Serve) -> None:
 
 async def test_idle_connection_outlives_the_head_timeout(serve: Serve) -> None:
     port = await serve(header_timeout_s=0.1)
-    reader, writer = await port.connect()
-    writer.write(GET)
-    await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+    reader, writer = await port.used_connection()
     late_reader, late_writer = await port.connect()
     late_writer.write(GET[:10])
 
@@ -220,13 +226,14 @@ async def test_idle_connection_outlives_the_head_timeout(serve: Serve) -> None:
     assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)).startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("head", "status"),
     [
         pytest.param(b"GET /?" + b"a" * 8_300 + b" HTTP/1.1\r\n\r\n", b"414", id="long URL"),
         pytest.param(GET[:-2] + b"X: " + b"a" * 5_000 + b"\r\n\r\n", b"431", id="long header"),
         pytest.param(GET[:-2] + b"X: a\r\n" * 100 + b"\r\n", b"431", id="many headers"),
         pytest.param(GET[:-2] + (b"X: " + b"a" * 4_000 + b"\r\n") * 20, b"431", id="many long headers"),
+        pytest.param(padded(GET, HEAD_BYTES_MAX + 1), b"431", id="too large although each header is short"),
         pytest.param(b"GET /secret\x00 HTTP/1.1\r\n\r\n", b"400", id="not HTTP"),
         pytest.param(b"\x16\x03\x01\x02\x00secret\r\n\r\n", b"400", id="TLS"),
     ],
@@ -234,18 +241,14 @@ async def test_idle_connection_outlives_the_head_timeout(serve: Serve) -> None:
 async def test_malformed_or_oversize_head_is_refused_without_an_echo(
     serve: Serve, head: bytes, status: bytes
 ) -> None:
-    port = await serve()
-    reader, writer = await port.connect()
-    writer.write(head)
-
-    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+    answer = await (await serve()).send_request(head, end=b"}\n")
 
     assert answer.split()[1] == status
     assert b"secret" not in answer
     assert b"aaaa" not in answer
 
 
-@pytest.mark.parametrize("head_bytes", [0, HEAD_BYTES_MAX - 1, HEAD_BYTES_MAX])
+@each_case("head_bytes", [0, HEAD_BYTES_MAX - 1, HEAD_BYTES_MAX])
 async def test_body_that_arrives_together_with_its_head_does_not_count_as_head(
     serve: Serve, head_bytes: int
 ) -> None:
@@ -260,31 +263,12 @@ async def test_body_that_arrives_together_with_its_head_does_not_count_as_head(
         assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_complete_head_that_is_too_large_is_refused(serve: Serve) -> None:
-    port = await serve()
-    reader, writer = await port.connect()
-    writer.write(padded(GET, HEAD_BYTES_MAX + 1))
-
-    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
-
-    assert answer.startswith(b"HTTP/1.1 431 ")
-
-
-def padded(head: bytes, size: int) -> bytes:
-    """Return a head with further lines, of about 1,000 bytes each, that is at least this long."""
-    count, last = divmod(max(0, size - len(head)), 1_000)
-    lengths = [1_000] * (count - 1) + [1_000 + last] if count else []
-    return head[:-2] + b"".join(b"X: " + b"a" * (length - 5) + b"\r\n" for length in lengths) + b"\r\n"
-
-
-@pytest.mark.parametrize("line", [b"Content-Encoding: gzip", b"Content-Encoding: deflate"])
+@each_case("line", [b"Content-Encoding: gzip", b"Content-Encoding: deflate"])
 async def test_body_that_cannot_be_decoded_is_the_fault_of_the_client(serve: Serve, line: bytes) -> None:
-    port = await serve()
-    reader, writer = await port.connect()
     body = b"not compressed"
-    writer.write((POST % len(body))[:-2] + line + b"\r\n\r\n" + body)
+    request = (POST % len(body))[:-2] + line + b"\r\n\r\n" + body
 
-    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+    answer = await (await serve()).send_request(request, end=b"}\n")
 
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"the body is not valid" in answer
@@ -292,12 +276,8 @@ async def test_body_that_cannot_be_decoded_is_the_fault_of_the_client(serve: Ser
 
 async def test_buffer_of_an_unfinished_head_is_limited(serve: Serve) -> None:
     port = await serve()
-    reader, writer = await port.connect()
-    writer.write(GET[:-2])
-    for _ in range(HEAD_BYTES_MAX // 1_000 + 1):
-        writer.write(b"X: " + b"a" * 1_000 + b"\r\n")
 
-    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+    answer = await port.send_request(padded(GET, HEAD_BYTES_MAX + 1_000)[:-2], end=b"}\n")
 
     assert answer.startswith(b"HTTP/1.1 431 ")
     assert port.closed_count("head_too_large") == 1
@@ -336,9 +316,7 @@ async def test_listener_pauses_without_descriptors_and_recovers(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = await serve()
-    reader, writer = await port.connect()
-    writer.write(GET)
-    await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+    await port.used_connection()
     loop, client_socket = asyncio.get_running_loop(), socket.socket()
     client_socket.settimeout(0)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)

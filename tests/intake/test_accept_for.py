@@ -36,15 +36,6 @@ async def own_connection_is_answered(intake: Intake) -> bool:
 
 
 @on_uvloop
-async def test_connections_of_a_sibling_and_own_connections_are_answered(sibling: socket.socket) -> None:
-    async with running() as intake:
-        intake.server.accept_for([sibling.fileno()])
-
-        assert await status_of_post(sibling) == 200
-        assert await own_connection_is_answered(intake)
-
-
-@on_uvloop
 async def test_connections_queued_before_the_takeover_are_answered(sibling: socket.socket) -> None:
     async with running() as intake:
         connection = await connected(sibling)

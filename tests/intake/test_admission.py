@@ -14,6 +14,9 @@ from receiver.intake.admission import Admission, Budget
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.support.intake import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
+SIGNED = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+SIGNATURE = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+
 
 def chunked(**headers: str) -> bytes:
     return request(b"", content_length="", transfer_encoding="chunked", **headers)
@@ -21,8 +24,7 @@ def chunked(**headers: str) -> bytes:
 
 @on_uvloop
 async def test_body_over_the_memory_budget_gets_503() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(limits=Limits(inflight_bytes_max=10), core=core) as intake:
         first = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)
@@ -61,8 +63,7 @@ async def test_body_in_the_committer_stays_claimed_after_its_sender_got_503(
 
 @on_uvloop
 async def test_body_that_expires_in_the_queue_is_freed() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(limits=Limits(answer_deadline_s=0.1), core=core) as intake:
         decoding = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)
@@ -101,8 +102,6 @@ async def test_unauthenticated_senders_cannot_use_up_the_memory_of_authenticated
         await until(lambda: intake.counted("refusals", "memory_budget_spent") == 2)
         accepted = await intake.post(path="/known", authorization="Bearer t")
         refused = await intake.post(path="/signed", x_s="00")
-        for connection in stalled:
-            await connection.close()
 
     assert (accepted.status, refused.status) == (200, 503)
     assert b"unknown senders" in refused.body
@@ -113,14 +112,12 @@ async def test_oldest_incomplete_body_is_dismissed_for_a_complete_body(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(admission, "PREEMPTION_GRACE_S", 0.0)
-    drain = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
-    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=4 * MIB, body_bytes_max=MIB)
-    async with running(drain, limits=limits) as intake:
+    async with running(SIGNED, limits=limits) as intake:
         slow = await intake.connect()
         slow.writer.write(request(bytes(MIB - 1), content_length=str(MIB), x_s="00"))
         await until(lambda: intake.admission.unknown_bytes == MIB - 1)
-        accepted = await intake.post(x_s=signature)
+        accepted = await intake.post(x_s=SIGNATURE)
         dismissed = await slow.answer()
         end = await slow.closed()
         await until(lambda: not intake.admission.bytes_in_flight)
@@ -132,30 +129,23 @@ async def test_oldest_incomplete_body_is_dismissed_for_a_complete_body(
 
 @on_uvloop
 async def test_announced_length_of_an_unauthenticated_sender_claims_little() -> None:
-    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
-    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
-    async with running(signed, limits=limits) as intake:
+    async with running(SIGNED, limits=limits) as intake:
         announcing = [await intake.connect() for _ in range(50)]
         for connection in announcing:
             connection.writer.write(request(b"", content_length=str(MIB), x_s="00"))
         await until(lambda: intake.admission.unknown_bytes == 50 * 64 * KIB)
-        accepted = await intake.post(x_s=signature)
-        for connection in announcing:
-            await connection.close()
+        accepted = await intake.post(x_s=SIGNATURE)
 
     assert accepted.status == 200
 
 
 @on_uvloop
 async def test_complete_signed_body_no_longer_counts_toward_unauthenticated_senders() -> None:
-    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
-    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     limits = Limits(inflight_bytes_max=100, body_bytes_max=len(SPAN_BODY))
-    async with running(signed, limits=limits, core=core) as intake:
-        tasks = [asyncio.create_task(intake.post(x_s=signature)) for _ in range(10)]
+    async with running(SIGNED, limits=limits, core=core) as intake:
+        tasks = [asyncio.create_task(intake.post(x_s=SIGNATURE)) for _ in range(10)]
         await until(lambda: intake.admission.bytes_in_flight == 10 * len(SPAN_BODY))
         core.may_continue.set()
 
@@ -169,9 +159,7 @@ async def test_chunked_body_claims_memory_as_it_grows() -> None:
         connection = await intake.connect()
         connection.writer.write(chunked() + b"4\r\n\nabc\r\n")
         await until(lambda: intake.admission.bytes_in_flight == 4)
-        connection.writer.write(b"7\r\nabcdefg\r\n")
-        answer = await connection.answer()
-        await connection.close()
+        answer = await connection.exchange(b"7\r\nabcdefg\r\n")
 
     assert (answer.status, answer.headers["connection"]) == (503, "close")
     assert intake.admission.bytes_in_flight == 0

@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from google.rpc.error_details_pb2 import BadRequest  # type: ignore[import-untyped]  # it ships no types
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as above
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from receiver import errors
-from receiver.errors import (
-    ANSWER_OF,
-    CallerBusy,
-    DeadLetterConflict,
-    InstallationFailed,
-    InstallationRefused,
-    InvalidFilter,
-    InvalidStatement,
-    LimitExceeded,
-    MalformedBody,
-    NoSuchDeadLetter,
-    NoSuchDeployment,
-    NoSuchProject,
-    NoSuchTrace,
-    NotConfigured,
-    OperatorError,
-    QueueFull,
-    ReceiverError,
-    Refused,
-    StaleSegment,
-    Unavailable,
-)
+from receiver.errors import ANSWER_OF, MalformedBody, OperatorError, ReceiverError, Refused, Unavailable
 from receiver.intake import answers
 from receiver.model import ContentKind
+from tests.support.cases import each_case
 
 RETRYABLE = {429, 502, 503, 504}
 PROTOBUF, JSON = ContentKind.PROTOBUF, ContentKind.JSON
@@ -45,20 +24,10 @@ def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
 
 
 NEVER_SENT = {
-    CallerBusy,
-    DeadLetterConflict,
-    InstallationFailed,
-    InstallationRefused,
-    InvalidFilter,
-    InvalidStatement,
-    LimitExceeded,
-    NoSuchDeadLetter,
-    NoSuchDeployment,
-    NoSuchProject,
-    NoSuchTrace,
-    NotConfigured,
-    QueueFull,
-    StaleSegment,
+    *(errors.CallerBusy, errors.InvalidFilter, errors.InvalidStatement, errors.LimitExceeded),
+    *(errors.DeadLetterConflict, errors.InstallationFailed, errors.InstallationRefused),
+    *(errors.NoSuchDeadLetter, errors.NoSuchDeployment, errors.NoSuchProject, errors.NoSuchTrace),
+    *(errors.NotConfigured, errors.QueueFull, errors.StaleSegment),
 }
 VERDICTS = [
     leaf
@@ -75,18 +44,19 @@ def test_every_error_has_an_answer() -> None:
     assert set(VERDICTS) == set(ANSWER_OF)
 
 
-@pytest.mark.parametrize("leaf", VERDICTS)
-def test_only_unavailable_maps_to_a_status_that_senders_retry(leaf: type[ReceiverError]) -> None:
-    assert issubclass(leaf, Unavailable) == (ANSWER_OF[leaf].status in RETRYABLE)
+@each_case("leaf", VERDICTS)
+def test_only_unavailable_maps_to_a_status_that_senders_retry_in_two_seconds(
+    leaf: type[ReceiverError],
+) -> None:
+    is_retried = "Retry-After: 2" in header_lines(answers.verdict(leaf("later"), JSON))
+
+    assert issubclass(leaf, Unavailable) == (ANSWER_OF[leaf].status in RETRYABLE) == is_retried
     assert issubclass(leaf, Unavailable) != issubclass(leaf, Refused)
 
 
-@pytest.mark.parametrize("leaf", VERDICTS)
+@each_case("leaf", VERDICTS)
 def test_error_is_answered_with_a_status_in_the_encoding_of_the_request(leaf: type[ReceiverError]) -> None:
-    protobuf, text = (
-        answers.verdict(leaf("journal is full"), PROTOBUF),
-        answers.verdict(leaf("journal is full"), JSON),
-    )
+    protobuf, text = (answers.verdict(leaf("journal is full"), kind) for kind in (PROTOBUF, JSON))
 
     status, decoded = Status.FromString(protobuf.body), json.loads(text.body)
     assert (status.code, status.message) == (ANSWER_OF[leaf].grpc_code, "journal is full")
@@ -95,17 +65,12 @@ def test_error_is_answered_with_a_status_in_the_encoding_of_the_request(leaf: ty
     assert "Content-Type: application/json" in header_lines(text)
 
 
-@pytest.mark.parametrize("status", answers.HTTP_GRPC_CODE_OF)
+@each_case("status", answers.HTTP_GRPC_CODE_OF)
 def test_json_error_ends_with_a_newline_included_in_its_length(status: int) -> None:
     reply = answers.http_refusal(status, "not HTTP")
 
     assert reply.body.endswith(b"}\n")
     assert f"Content-Length: {len(reply.body)}" in header_lines(reply)
-
-
-@pytest.mark.parametrize("leaf", [leaf for leaf in VERDICTS if issubclass(leaf, Unavailable)])
-def test_retryable_answers_have_retry_after_of_two_seconds(leaf: type[ReceiverError]) -> None:
-    assert "Retry-After: 2" in header_lines(answers.verdict(leaf("later"), JSON))
 
 
 def test_answer_to_a_malformed_body_names_the_field_in_both_encodings() -> None:
@@ -129,9 +94,7 @@ def test_full_success_has_an_unset_partial_success() -> None:
     assert replies == {PROTOBUF: b"", JSON: b"{}\n", ContentKind.NDJSON: b"{}\n"}
 
 
-@pytest.mark.parametrize(
-    ("rejected", "message"), [(300, "300 spans have no trace id"), (0, "kind was sent by name")]
-)
+@each_case(("rejected", "message"), [(300, "300 spans have no trace id"), (0, "kind was sent by name")])
 def test_rejections_and_warnings_are_reported_in_both_encodings(rejected: int, message: str) -> None:
     protobuf = answers.accepted(PROTOBUF, rejected_span_count=rejected, message=message)
     text = answers.accepted(JSON, rejected_span_count=rejected, message=message)
@@ -143,7 +106,7 @@ def test_rejections_and_warnings_are_reported_in_both_encodings(rejected: int, m
     assert (int(decoded.get("rejectedSpans", 0)), decoded["errorMessage"]) == (rejected, message)
 
 
-@pytest.mark.parametrize("kind", list(ContentKind))
+@each_case("kind", list(ContentKind))
 def test_answer_stays_under_16_kib_for_any_message(kind: ContentKind) -> None:
     message = '"\\\x00\N{SNOWMAN}' * 100_000
 

@@ -10,22 +10,12 @@ import pytest
 from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake.admission import Admission, Budget, Claim
 from receiver.intake.connections import body
-from receiver.intake.connections.arriving_body import ArrivingBody
-from receiver.intake.connections.body import BodyTooSlow, SenderGone, SpeedFloor
+from receiver.intake.connections.body import ArrivingBody, BodyTooSlow, SenderGone, SpeedFloor
 from receiver.settings import KIB
-from tests.support.intake import claim_of
+from tests.support.clock import Clock
+from tests.support.committer import claim_of
 
 FLOOR = SpeedFloor(grace_s=30, bytes_per_s_min=1, total_s=30)
-
-
-class Clock:
-    """Clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def arrived(content: bytes) -> ArrivingBody:

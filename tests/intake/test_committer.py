@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -17,33 +15,21 @@ from receiver.errors import (
     DeadlinePassed,
     DiskTrouble,
     MalformedBody,
-    ReceiverError,
     ShuttingDown,
     StoreTrouble,
 )
 from receiver.intake import committer as committer_module
 from receiver.intake import pending
-from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Quarantine
-from receiver.journal.outcomes import STORED
-from receiver.metrics import Metrics
+from receiver.journal.writer_notes import STORED
 from receiver.model import Delivery, SegmentId
 from receiver.settings import Drain
 from tests.support.committer import bodies, commit, committing, verdict_on
-from tests.support.intake import (
-    AppenderDouble,
-    CommitDouble,
-    CoreDouble,
-    OutcomeDouble,
-    on_uvloop,
-    until,
-)
+from tests.support.intake import AppenderDouble, CommitDouble, CoreDouble, OutcomeDouble, on_uvloop, until
 
 
 @on_uvloop
 async def test_deliveries_that_arrive_during_decoding_share_the_next_group(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_continue.clear()
+    core, appender = CoreDouble.paused(), AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)
@@ -102,8 +88,7 @@ async def test_group_is_limited_in_deliveries_and_bytes(
 ) -> None:
     monkeypatch.setattr(pending, "GROUP_DELIVERIES_MAX", 3)
     monkeypatch.setattr(pending, "GROUP_BYTES_MAX", 20)
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
         tasks = [
             commit(committer, name) for name in ("first", "1", "2", "3", "4", "large" * 4, "5" * 15, "6" * 15)
@@ -120,7 +105,7 @@ async def test_group_is_limited_in_deliveries_and_bytes(
 
 
 @on_uvloop
-async def test_postponed_delivery_is_first_in_the_next_group(tmp_path: Path) -> None:
+async def test_postponed_delivery_is_first_in_the_next_group_and_counted_once(tmp_path: Path) -> None:
     class CoreWithTwoPerGroup(CoreDouble):
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             self.special = {delivery.body: OutcomeDouble("postponed") for delivery in deliveries[2:]}
@@ -139,6 +124,7 @@ async def test_postponed_delivery_is_first_in_the_next_group(tmp_path: Path) -> 
     assert bodies(core) == [["a"], list("bcdef"), list("def"), ["f"]]
     records = [record for _, record, _ in appender.appended]
     assert records == [b"0:\na", b"0:\nb|\nc", b"0:\nd|\ne", b"0:\nf"]
+    assert committer.counters()["commit_deliveries"] == 6
 
 
 @on_uvloop
@@ -181,8 +167,7 @@ async def test_disk_error_refuses_all_deliveries_of_its_group_only(tmp_path: Pat
 
 @on_uvloop
 async def test_delivery_past_its_deadline_is_refused_and_not_decoded(tmp_path: Path) -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
         tasks = [commit(committer, "a")]
         await asyncio.to_thread(core.running.wait)
@@ -236,17 +221,18 @@ async def test_delivery_acknowledged_by_the_store_waits_for_its_segment(tmp_path
     assert not early
 
 
-@pytest.mark.parametrize(("acknowledge", "is_awaited"), [("store", True), ("journal", False)])
 @on_uvloop
-async def test_journal_learns_whether_a_sender_waits_for_the_segment(
-    tmp_path: Path, acknowledge: Literal["store", "journal"], *, is_awaited: bool
+async def test_store_acknowledgement_is_announced_to_the_journal_and_refused_at_the_deadline(
+    tmp_path: Path,
 ) -> None:
     appender = AppenderDouble()
     async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=0.1) as committer:
-        with suppress(ReceiverError):
-            await commit(committer, "a", Drain(name="d", acknowledge=acknowledge))
+        await commit(committer, "a")
+        was_awaited = appender.is_awaited
+        reason = await verdict_on(commit(committer, "b", Drain(name="d", acknowledge="store")))
 
-    assert appender.is_awaited is is_awaited
+    assert (was_awaited, appender.is_awaited) == (False, True)
+    assert isinstance(reason, DeadlinePassed)
 
 
 @on_uvloop
@@ -262,17 +248,8 @@ async def test_delivery_whose_segment_was_deleted_without_an_outcome_is_unavaila
 
 
 @on_uvloop
-async def test_unavailable_store_is_reported_at_the_deadline(tmp_path: Path) -> None:
-    async with committing(CoreDouble(), AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
-        reason = await verdict_on(commit(committer, "a", Drain(name="d", acknowledge="store")))
-
-    assert isinstance(reason, DeadlinePassed)
-
-
-@on_uvloop
 async def test_close_answers_queued_deliveries_and_accepts_no_more(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_continue.clear()
+    core, appender = CoreDouble.paused(), AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
         tasks = [commit(committer, name) for name in "abc"]
         await asyncio.to_thread(core.running.wait)
@@ -288,19 +265,10 @@ async def test_spans_are_counted_by_outcome(tmp_path: Path) -> None:
     outcome = OutcomeDouble(
         received=10, stored=6, sampled_out=1, rejected=3, unresolved=2, reasons=[("bad_id", 3)]
     )
-    metrics = Metrics("intake-0")
-    committer = Committer(
-        CoreDouble(special={b"\na": outcome}),
-        AppenderDouble(),
-        Quarantine(tmp_path),
-        metrics,
-        answer_deadline_s=10,
-    )
-    running = asyncio.create_task(committer.run())
-    await commit(committer, "a")
-    await committer.close(running)
+    async with committing(CoreDouble(special={b"\na": outcome}), AppenderDouble(), tmp_path) as committer:
+        await commit(committer, "a")
 
-    values = {series.name: series.value for series in metrics.snapshot().series}
+    values = committer.counters()
     expected = {
         "spans_received": 10,
         "spans_accepted": 6,

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.errors import DiskTrouble
+from receiver.errors import DiskTrouble, StaleSegment
 from receiver.intake import committer as committer_module
-from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Quarantine
-from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
 from receiver.settings import MIB
 from tests.support.committer import bodies, commit, committing, verdict_on
@@ -22,7 +19,6 @@ from tests.support.intake import (
     CommitDouble,
     CoreDouble,
     OutcomeDouble,
-    StaleSegment,
     on_uvloop,
     until,
 )
@@ -58,7 +54,7 @@ async def test_group_without_rows_is_not_appended(tmp_path: Path) -> None:
     [pytest.param(0, id="decoded early"), pytest.param(MIB, id="decoded and appended together")],
 )
 @on_uvloop
-async def test_group_of_a_closed_segment_is_committed_to_the_next_segment(
+async def test_group_of_a_closed_segment_is_committed_to_the_next_segment_and_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_bytes_min: int
 ) -> None:
     monkeypatch.setattr(committer_module, "EARLY_BYTES_MIN", early_bytes_min)
@@ -69,17 +65,7 @@ async def test_group_of_a_closed_segment_is_committed_to_the_next_segment(
 
     assert bodies(core) == [["a"], ["a"]]
     assert appender.appended == [(SegmentId(7, 1), b"1:\na", 1)]
-
-
-@on_uvloop
-async def test_delivery_that_is_decoded_twice_is_counted_once(tmp_path: Path) -> None:
-    metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
-    committer = Committer(CoreDouble(), appender, Quarantine(tmp_path), metrics, answer_deadline_s=10)
-    running = asyncio.create_task(committer.run())
-    await commit(committer, "a")
-    await committer.close(running)
-
-    assert {series.name: series.value for series in metrics.snapshot().series}["commit_deliveries"] == 1
+    assert committer.counters()["commit_deliveries"] == 1
 
 
 @on_uvloop
@@ -94,8 +80,7 @@ async def test_repeatedly_closed_segments_are_reported_as_a_disk_error(tmp_path:
 
 @on_uvloop
 async def test_segment_is_sealed_by_age_only_while_no_group_is_in_flight(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_continue.clear()
+    core, appender = CoreDouble.paused(), AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
         task = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)

@@ -8,13 +8,14 @@ import pytest
 
 from receiver.intake import answers
 from receiver.settings import Drain
+from tests.support.cases import each_case
 from tests.support.intake import SPAN_BODY, AppenderDouble, on_uvloop, request, running
 
 SIGNED = Drain(name="d", signature_header="x-sig", signature_secrets=("s",))
 EMPTY_SIGNATURE = hmac.new(b"s", b"", "sha1").hexdigest()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         pytest.param({"content_length": "", "content_type": ""}, id="no headers"),
@@ -22,17 +23,15 @@ EMPTY_SIGNATURE = hmac.new(b"s", b"", "sha1").hexdigest()
         pytest.param({"content_type": "text/html"}, id="another content type"),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("path", ["/v1/traces", "/v1/traces/", "/"])
+@each_case("method", ["GET", "HEAD"])
+@each_case("path", ["/v1/traces", "/v1/traces/", "/"])
 @on_uvloop
 async def test_probe_without_credentials_gets_200(path: str, method: str, headers: dict[str, str]) -> None:
     async with running(Drain(name="named", tokens=("t",))) as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", path, method, **headers))
         answer = await connection.answer(bodyless=method == "HEAD")
-        connection.writer.write(request(authorization="Bearer t"))
-        delivery = await connection.answer()
-        await connection.close()
+        delivery = await connection.exchange(request(authorization="Bearer t"))
 
     assert (answer.status, delivery.status) == (200, 200)
     assert answer.body == (b"" if method == "HEAD" else answers.PROBE.body)
@@ -42,8 +41,8 @@ async def test_probe_without_credentials_gets_200(path: str, method: str, header
     assert intake.counted("deliveries", "named") == 1
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
+@each_case("method", ["GET", "HEAD"])
+@each_case(
     ("body", "headers"),
     [
         pytest.param(b"", {"content_type": "application/x-protobuf"}, id="protobuf"),
@@ -64,14 +63,13 @@ async def test_exporter_with_the_wrong_method_is_refused(
         connection = await intake.connect()
         connection.writer.write(request(body, method=method, **headers))
         answer = await connection.answer(bodyless=method == "HEAD")
-        await connection.close()
 
     assert answer.status == 405
     assert intake.counted("endpoint_tests") == 0
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "application/octet-stream"])
-@pytest.mark.parametrize("content_length", ["", "0"])
+@each_case("content_type", ["", "text/plain", "application/octet-stream"])
+@each_case("content_length", ["", "0"])
 @on_uvloop
 async def test_empty_post_gets_200_and_is_not_a_delivery(content_type: str, content_length: str) -> None:
     async with running() as intake:
@@ -84,10 +82,7 @@ async def test_empty_post_gets_200_and_is_not_a_delivery(content_type: str, cont
     assert intake.admission.bytes_in_flight == 0
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [({"x_sig": EMPTY_SIGNATURE}, 200), ({}, 401), ({"x_sig": "0" * 40}, 403)],
-)
+@each_case(("headers", "status"), [({"x_sig": EMPTY_SIGNATURE}, 200), ({}, 401), ({"x_sig": "0" * 40}, 403)])
 @on_uvloop
 async def test_empty_post_requires_the_credentials_of_the_drain(headers: dict[str, str], status: int) -> None:
     async with running(SIGNED) as intake:
@@ -131,7 +126,6 @@ async def test_endpoint_test_does_not_affect_later_requests() -> None:
         ):
             connection.writer.write(raw)
         statuses = [(await connection.answer()).status for _ in range(5)]
-        await connection.close()
 
     assert statuses == [200, 415, 200, 200, 200]
     assert len(intake.core.deliveries) == 2
@@ -151,6 +145,5 @@ async def test_answers_to_deliveries_and_endpoint_tests_have_the_verification_he
         ):
             connection.writer.write(raw)
             values.append((await connection.answer()).headers["x-platform-verify"])
-        await connection.close()
 
     assert values == ["abc"] * 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.intake.connections import eviction, parse_errors
 from receiver.intake.connections.eviction import CANDIDATES_MAX, SILENT_S, IdleConnections, UnfinishedHeads
-from receiver.settings import Limits
+from tests.support.cases import each_case
 from tests.support.intake import Intake, on_uvloop, request, running, until
 
 NOW_S = 100.0
@@ -54,16 +53,6 @@ def test_eviction_takes_long_silent_then_longest_idle_then_newly_accepted_connec
     idle.add_silent(new)
 
     assert eviction_order(idle) == [silent, *used, new]
-
-
-def test_eviction_for_one_address_keeps_connections_of_other_addresses() -> None:
-    idle = idle_connections()
-    first, second = FakeConnection("192.0.2.1"), FakeConnection("192.0.2.2")
-    idle.add_used(first)
-    idle.add_used(second)
-
-    assert eviction_order(idle, "192.0.2.2") == [second]
-    assert eviction_order(idle) == [first]
 
 
 def test_connection_with_unread_bytes_is_skipped_and_the_search_is_limited() -> None:
@@ -113,11 +102,8 @@ async def test_unfinished_heads_of_many_connections_stay_within_their_budget(
         served = await intake.post()
         left_bytes = unfinished_bytes(intake)
         for connection in flood[35:]:
-            connection.writer.write(request(x_filler="x" * 3_000)[2_000:])
-            assert (await connection.answer()).status == 200
+            assert (await connection.exchange(request(x_filler="x" * 3_000)[2_000:])).status == 200
         after_bytes = unfinished_bytes(intake)
-        for connection in flood[35:]:
-            await connection.close()
 
     assert max(totals) <= 10_000
     assert set(evicted) <= {b"", b"reset"}
@@ -129,11 +115,9 @@ async def test_unfinished_heads_of_many_connections_stay_within_their_budget(
 async def test_partial_head_after_a_complete_request_counts_as_unfinished() -> None:
     async with running() as intake:
         connection = await intake.connect()
-        connection.writer.write(request() + request()[:20])
-        await connection.answer()
+        await connection.exchange(request() + request()[:20])
         held_bytes = unfinished_bytes(intake)
-        connection.writer.write(request()[20:])
-        second = await connection.answer()
+        second = await connection.exchange(request()[20:])
         connection.writer.write(request()[:-5])
         await connection.close()
         await until(lambda: not intake.server.connection_count)
@@ -147,7 +131,7 @@ async def test_partial_head_after_a_complete_request_counts_as_unfinished() -> N
 LARGE = request().replace(b"host: x\r\n", b"host: x\r\n" + b"x-filler: %s\r\n" % (b"x" * 4_000) * 5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sent", "status"),
     [
         pytest.param(LARGE, 431, id="complete"),
@@ -161,8 +145,7 @@ async def test_head_over_the_limit_closes_the_connection_and_its_memory_is_freed
 ) -> None:
     async with running() as intake:
         connection = await intake.connect()
-        connection.writer.write(sent)
-        answer = await connection.answer()
+        answer = await connection.exchange(sent)
         parsers = [connection.parser for connection in intake.server.connections]
         received = await connection.closed()
 
@@ -176,9 +159,7 @@ async def test_head_over_the_limit_closes_the_connection_and_its_memory_is_freed
 async def test_heads_of_pipelined_requests_have_a_common_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parse_errors, "WAITING_HEADS_BYTES_MAX", 10_000)
     async with running() as intake:
-        connection = await intake.connect()
-        connection.writer.write(request(x_filler="x" * 4_000) * 20)
-        received = await connection.closed()
+        received = await intake.received_after(request(x_filler="x" * 4_000) * 20)
 
     assert received.startswith(b"HTTP/1.1 200 ")
     assert received.count(b"HTTP/1.1 200") < 3
@@ -187,9 +168,7 @@ async def test_heads_of_pipelined_requests_have_a_common_limit(monkeypatch: pyte
 @on_uvloop
 async def test_answer_after_its_connection_closed_adds_no_connection_to_evict() -> None:
     async with running() as intake:
-        connection = await intake.connect()
-        connection.writer.write(request())
-        await connection.answer()
+        connection = await intake.used_connection()
         (protocol,) = intake.server.connections
         await connection.close()
         await until(lambda: not intake.server.connection_count)
@@ -197,21 +176,3 @@ async def test_answer_after_its_connection_closed_adds_no_connection_to_evict() 
         candidate = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - must stay empty
 
     assert candidate is None
-
-
-@on_uvloop
-async def test_connections_with_unfinished_heads_are_not_evicted_for_new_ones() -> None:
-    async with running(limits=Limits(connections_max=2)) as intake:
-        kept = [await intake.connect() for _ in range(2)]
-        for connection in kept:
-            connection.writer.write(request()[:9])
-        await until(lambda: unfinished_bytes(intake) == 18)
-        refused = await intake.exchange(request())
-        for connection in kept:
-            connection.writer.write(request()[9:])
-        answers = await asyncio.gather(*(connection.answer() for connection in kept))
-        for connection in kept:
-            await connection.close()
-
-    assert refused.status == 503
-    assert {answer.status for answer in answers} == {200}

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from receiver.intake.routes import Routes
 from receiver.metrics import Metrics
 from receiver.model import Delivery
 from receiver.settings import Drain, Limits, Settings
+from tests.support.cases import RANDOM_CASES
 from tests.support.intake import OutcomeDouble, request
 
 TOKEN = Drain(name="d", tokens=("t",))
@@ -163,7 +165,8 @@ def bursts(draw: st.DrawFn) -> list[bytes]:
     return [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
 
 
-@settings(max_examples=150)
+@pytest.mark.random_cases
+@settings(max_examples=2 * RANDOM_CASES)
 @given(sent=st.lists(bursts(), min_size=1, max_size=4), end=ENDS, waits_for_answers=st.booleans())
 def test_stream_split_anywhere_is_answered_as_without_the_fast_path(
     sent: list[list[bytes]], end: bytes, *, waits_for_answers: bool

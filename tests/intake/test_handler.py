@@ -11,7 +11,7 @@ import pytest
 from receiver.errors import MemoryBudgetSpent
 from receiver.intake.admission import Admission, Claim, budget
 from receiver.intake.answers import HANG_UP
-from receiver.intake.connections.arriving_body import ArrivingBody
+from receiver.intake.connections.body import ArrivingBody
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
 from receiver.intake.pending import PendingDelivery, ReceiptCallback

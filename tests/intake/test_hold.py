@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from receiver.errors import JournalFull
 from receiver.journal.appender import Appender
 from receiver.settings import KIB, Drain, Journal, Limits
-from tests.support.committer import commit, committing, verdict_on
+from tests.support.cases import each_case
+from tests.support.committer import RunningCommitter, commit, committing, verdict_on
 from tests.support.intake import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
 FULL = "journal holds 9 bytes; the ceiling is 9 bytes"
@@ -45,14 +47,12 @@ async def test_held_request_on_the_fast_path_gets_200_once_space_is_free() -> No
     appender = AppenderDouble()
     async with running(Drain(name="d", tokens=("t",)), appender=appender, limits=NO_DEADLINE) as intake:
         connection = await intake.connect()
-        connection.writer.write(request(authorization="Bearer t"))
-        await connection.answer()
+        await connection.exchange(request(authorization="Bearer t"))
         appender.full = FULL
         connection.writer.write(request(authorization="Bearer t"))
         await until(lambda: intake.held_count() == 1)
         appender.full = None
         answer = await connection.answer()
-        await connection.close()
 
     assert answer.status == 200
 
@@ -112,34 +112,27 @@ async def test_deliveries_whose_common_record_does_not_fit_are_committed_in_smal
     assert all(len(record) <= 30 for _, record, _ in appender.appended)
 
 
+@each_case(
+    "end",
+    [RunningCommitter.stop_waiting, RunningCommitter.begin_close],
+    ids=["the store has stopped", "the committer stops"],
+)
 @on_uvloop
-async def test_stopping_committer_refuses_held_deliveries(tmp_path: Path) -> None:
-    held = []
-    appender = AppenderDouble(room_bytes=20)
-    async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
-        held.append(commit(committer, "large" * 20))
-        await until(lambda: committer._hold._held)  # noqa: SLF001 - the append was tried
-        appender.full = FULL
-        held.append(commit(committer, "small"))
-        await asyncio.sleep(0)
-    reasons = [await verdict_on(posted) for posted in held]
-
-    assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
-    assert appender.appended == []
-
-
-@on_uvloop
-async def test_held_requests_are_refused_before_the_stop_once_the_store_has_stopped(tmp_path: Path) -> None:
+async def test_held_deliveries_are_refused_when_no_more_space_becomes_free(
+    tmp_path: Path, end: Callable[[RunningCommitter], object]
+) -> None:
     appender = AppenderDouble(room_bytes=20)
     async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
         held = [commit(committer, "large" * 20)]
         await until(lambda: committer._hold._held)  # noqa: SLF001 - the append was tried
         appender.full = FULL
         held.append(commit(committer, "small"))
-        committer.stop_waiting()
+        await asyncio.sleep(0)
+        end(committer)
         reasons = [await verdict_on(posted) for posted in held]
 
     assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
+    assert appender.appended == []
 
 
 @on_uvloop

@@ -13,19 +13,10 @@ from receiver.intake.run import NOT_OPEN, LazyJournal
 from receiver.journal.appender import Appender
 from receiver.model import SegmentId
 from receiver.settings import Journal
+from tests.support.clock import Clock
 from tests.support.memory_disk import MemoryDisk
 
 ROOT = Path("/journal")
-
-
-class Clock:
-    """Clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def lazy_journal(disk: MemoryDisk, clock: Clock) -> LazyJournal:

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from receiver.settings import KIB, MIB, Drain, Limits
+from tests.support.cases import each_case
 from tests.support.intake import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
 SLOW = Limits(body_grace_s=0.2, body_bytes_per_s_min=1000)
@@ -22,8 +23,7 @@ def chunked(**headers: str) -> bytes:
 async def test_declared_size_over_the_limit_is_413_at_once_and_closes() -> None:
     async with running() as intake:
         connection = await intake.connect()
-        connection.writer.write(request(b"", content_length=str(10**12)))
-        answer = await connection.answer()
+        answer = await connection.exchange(request(b"", content_length=str(10**12)))
         await connection.closed()
 
     assert (answer.status, answer.headers["connection"]) == (413, "close")
@@ -34,8 +34,7 @@ async def test_declared_size_over_the_limit_is_413_at_once_and_closes() -> None:
 async def test_endless_chunked_body_is_413_at_the_limit() -> None:
     async with running(limits=Limits(body_bytes_max=64 * KIB)) as intake:
         connection = await intake.connect()
-        connection.writer.write(chunked() + b"10001\r\n" + bytes(0x10001) + b"\r\n")
-        answer = await connection.answer()
+        answer = await connection.exchange(chunked() + b"10001\r\n" + bytes(0x10001) + b"\r\n")
         await connection.closed()
 
     assert (answer.status, answer.headers["connection"]) == (413, "close")
@@ -60,27 +59,10 @@ async def test_body_at_the_limit_is_accepted_and_a_larger_one_is_not() -> None:
 
 
 @on_uvloop
-async def test_body_that_exceeds_the_total_timeout_closes_the_connection() -> None:
-    limits = Limits(body_grace_s=5, body_bytes_per_s_min=1, body_timeout_s=0.2)
-    async with running(limits=limits) as intake:
-        connection = await intake.connect()
-        connection.writer.write(request(b"", content_length="100000"))
-        closing = asyncio.create_task(connection.reader.read())
-        while not closing.done():
-            connection.writer.write(bytes(100))
-            await asyncio.wait([closing], timeout=0.02)
-        closing.exception()
-        await connection.close()
-
-    assert intake.counted("refusals", "body_too_slow") == 1
-
-
-@on_uvloop
 async def test_refused_sender_of_a_long_body_gets_its_answer_without_a_reset() -> None:
     async with running(limits=Limits(body_bytes_max=1)) as intake:
         connection = await intake.connect()
-        connection.writer.write(request(bytes(1 * MIB)))
-        answer = await connection.answer()
+        answer = await connection.exchange(request(bytes(1 * MIB)))
         end = await connection.closed()
 
     assert (answer.status, end) == (413, b"")
@@ -99,7 +81,7 @@ async def test_full_journal_answers_503_at_the_deadline_and_keeps_the_connection
         assert intake.admission.bytes_in_flight == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sent",
     [
         pytest.param(b"", id="nothing"),
@@ -111,9 +93,7 @@ async def test_full_journal_answers_503_at_the_deadline_and_keeps_the_connection
 @on_uvloop
 async def test_connection_is_closed_after_the_header_timeout(sent: bytes) -> None:
     async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
-        connection = await intake.connect()
-        connection.writer.write(sent)
-        received = await connection.closed()
+        received = await intake.received_after(sent)
 
     assert b"HTTP/1.1 4" not in received
     assert received.count(b"HTTP/1.1 200") == sent.startswith(request())
@@ -122,7 +102,7 @@ async def test_connection_is_closed_after_the_header_timeout(sent: bytes) -> Non
 CHUNKED = chunked() + b"1\r\n\n\r\n0\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sent",
     [
         pytest.param(request(), id="a body of known length"),
@@ -132,7 +112,7 @@ CHUNKED = chunked() + b"1\r\n\n\r\n0\r\n\r\n"
         pytest.param(request(b"", method="OPTIONS", content_length="", content_type=""), id="no body"),
     ],
 )
-@pytest.mark.parametrize("piece_bytes", [1, 100, 1 << 20])
+@each_case("piece_bytes", [1, 100, 1 << 20])
 @on_uvloop
 async def test_idle_connection_waits_for_the_keepalive_timeout(sent: bytes, piece_bytes: int) -> None:
     async with running(limits=Limits(header_timeout_s=600, keepalive_timeout_s=3_000)) as intake:
@@ -143,9 +123,7 @@ async def test_idle_connection_waits_for_the_keepalive_timeout(sent: bytes, piec
         answer = await connection.answer()
         (protocol,) = intake.server.connections
         left_s = protocol._closes_at - asyncio.get_running_loop().time()  # noqa: SLF001
-        connection.writer.write(request())
-        second = await connection.answer()
-        await connection.close()
+        second = await connection.exchange(request())
 
     assert answer.status in {200, 204, 404}
     assert left_s > 2_000
@@ -153,25 +131,9 @@ async def test_idle_connection_waits_for_the_keepalive_timeout(sent: bytes, piec
 
 
 @on_uvloop
-async def test_idle_connection_outlives_the_header_timeout() -> None:
-    async with running(limits=Limits(header_timeout_s=0.5, keepalive_timeout_s=600)) as intake:
-        kept = await intake.connect()
-        kept.writer.write(request())
-        await kept.answer()
-        await (await intake.connect()).closed()
-        kept.writer.write(request())
-        answer = await kept.answer()
-        await kept.close()
-
-    assert answer.status == 200
-
-
-@on_uvloop
 async def test_idle_connection_is_closed_after_the_keepalive_timeout() -> None:
     async with running(limits=Limits(header_timeout_s=600, keepalive_timeout_s=0.2)) as intake:
-        connection = await intake.connect()
-        connection.writer.write(request())
-        received = await connection.closed()
+        received = await intake.received_after(request())
 
     assert received.startswith(b"HTTP/1.1 200 ")
 
@@ -181,15 +143,14 @@ async def test_unfinished_next_request_is_closed_after_the_header_timeout() -> N
     async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
         connection = await intake.connect()
         for sent in (request(), CHUNKED, request()):
-            connection.writer.write(sent)
-            assert (await connection.answer()).status == 200
+            assert (await connection.exchange(sent)).status == 200
         connection.writer.write(request()[:9])
         received = await connection.closed()
 
     assert received == b""
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sent",
     [
         pytest.param(request(b"", content_length="100000") + b"ab", id="2 of 100,000 bytes, then silence"),
@@ -200,9 +161,7 @@ async def test_unfinished_next_request_is_closed_after_the_header_timeout() -> N
 @on_uvloop
 async def test_stalled_body_closes_the_connection_without_an_answer(sent: bytes) -> None:
     async with running(limits=SLOW) as intake:
-        connection = await intake.connect()
-        connection.writer.write(sent)
-        received = await connection.closed()
+        received = await intake.received_after(sent)
 
     assert received in {b"", b"reset"}
     assert intake.core.groups == []
@@ -210,17 +169,27 @@ async def test_stalled_body_closes_the_connection_without_an_answer(sent: bytes)
     assert intake.admission.bytes_in_flight == 0
 
 
+@each_case(
+    ("limits", "piece"),
+    [
+        pytest.param(SLOW, b"a", id="below the minimum speed"),
+        pytest.param(
+            Limits(body_grace_s=5, body_bytes_per_s_min=1, body_timeout_s=0.2),
+            bytes(100),
+            id="longer than the total timeout",
+        ),
+    ],
+)
 @on_uvloop
-async def test_body_below_the_minimum_speed_closes_the_connection() -> None:
-    async with running(limits=SLOW) as intake:
+async def test_slow_body_closes_the_connection(limits: Limits, piece: bytes) -> None:
+    async with running(limits=limits) as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", content_length="100000"))
         closing = asyncio.create_task(connection.reader.read())
         while not closing.done():
-            connection.writer.write(b"a")
+            connection.writer.write(piece)
             await asyncio.wait([closing], timeout=0.02)
         closing.exception()
-        await connection.close()
 
     assert intake.counted("refusals", "body_too_slow") == 1
 
@@ -234,12 +203,11 @@ async def test_slow_body_above_the_minimum_speed_is_accepted() -> None:
             await asyncio.sleep(0.03)
             connection.writer.write(bytes(100))
         answer = await connection.answer()
-        await connection.close()
 
     assert answer.status == 200
 
 
-@pytest.mark.parametrize("cut", range(1, len(SPAN_BODY)))
+@each_case("cut", range(1, len(SPAN_BODY)))
 @on_uvloop
 async def test_truncated_body_stores_nothing(cut: int) -> None:
     async with running() as intake:
@@ -252,25 +220,6 @@ async def test_truncated_body_stores_nothing(cut: int) -> None:
 
         assert intake.core.groups == []
         assert intake.admission.bytes_in_flight == 0
-
-
-@on_uvloop
-async def test_connection_over_the_limit_gets_503_and_is_closed() -> None:
-    async with running(limits=Limits(connections_max=2)) as intake:
-        kept = [await intake.connect(), await intake.connect()]
-        for connection in kept:
-            connection.writer.write(request()[:-1])
-        await until(lambda: intake.admission.bytes_in_flight)
-        refused = await intake.connect()
-        received = await refused.closed()
-        for connection in kept:
-            await connection.close()
-        await until(lambda: not intake.server.connection_count)
-        after = await intake.post()
-
-    assert received.startswith(b"HTTP/1.1 503 ")
-    assert b"Retry-After: 2\r\n" in received
-    assert after.status == 200
 
 
 @on_uvloop
@@ -300,8 +249,7 @@ async def test_client_that_never_reads_is_disconnected_before_answers_accumulate
 
 @on_uvloop
 async def test_pipelined_requests_do_not_accumulate() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(core=core) as intake:
         connection = await intake.connect()
         connection.writer.write(request() * 10_000)
@@ -319,9 +267,7 @@ async def test_repeated_refusals_are_logged_once(capsys: pytest.CaptureFixture[s
     async with running(Drain(name="d", tokens=("t",))) as intake:
         connection = await intake.connect()
         for _ in range(500):
-            connection.writer.write(request(authorization="Bearer canary"))
-            await connection.answer()
-        await connection.close()
+            await connection.exchange(request(authorization="Bearer canary"))
 
     logged = "".join(capsys.readouterr())
     assert logged.count("request refused") <= 1

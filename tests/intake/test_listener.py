@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pytest
 from receiver.intake.connections import eviction, listener, protocol
 from receiver.intake.connections.listener import caps
 from receiver.intake.connections.protocol import IntakeProtocol
-from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Settings
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
+from tests.support.cases import each_case
 from tests.support.intake import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context
 
 FEW = Limits(connections_max=6, connections_per_address_max=3)
 FLOODER = "127.0.0.2"
@@ -40,21 +40,19 @@ async def in_request(intake: Intake, source: str) -> Connection:
 
 async def finish(connection: Connection) -> None:
     """Send the last byte of a delivery and close the connection after the 200."""
-    connection.writer.write(request()[-1:])
-    assert (await connection.answer()).status == 200
+    assert (await connection.exchange(request()[-1:])).status == 200
     await connection.close()
+
+
+async def serve_and_close(connections: Iterable[Connection]) -> None:
+    """Send a delivery on each connection, which must be open, and close it."""
+    for connection in connections:
+        assert (await connection.exchange(request())).status == 200
+        await connection.close()
 
 
 def protocols(intake: Intake) -> list[IntakeProtocol]:
     return [connection for connection in intake.server.connections if isinstance(connection, IntakeProtocol)]
-
-
-async def used_connection(intake: Intake, source: str) -> Connection:
-    """Open a connection on which a delivery was answered."""
-    connection = await intake.connect(source)
-    connection.writer.write(request())
-    assert (await connection.answer()).status == 200
-    return connection
 
 
 @on_uvloop
@@ -77,7 +75,7 @@ async def test_address_at_its_limit_with_busy_connections_gets_503() -> None:
 @on_uvloop
 async def test_closed_connections_no_longer_count_for_their_address() -> None:
     async with running(limits=FEW) as intake:
-        connections = [await used_connection(intake, f"127.0.0.{last_octet}") for last_octet in (2, 3, 3)]
+        connections = [await intake.used_connection(f"127.0.0.{last_octet}") for last_octet in (2, 3, 3)]
         for connection in connections:
             await connection.close()
         await until(lambda: intake.server.connection_count == 0)
@@ -90,11 +88,10 @@ async def test_closed_connections_no_longer_count_for_their_address() -> None:
 async def test_idle_connections_of_a_single_address_do_not_block_the_endpoint() -> None:
     limits = Limits(connections_max=64, connections_per_address_max=16)
     async with running(limits=limits) as intake:
-        flood = [await intake.connect(FLOODER) for _ in range(500)]
+        for _ in range(500):
+            await intake.connect(FLOODER)
         answers = [await intake.post() for _ in range(5)]
         await until(lambda: intake.server.connection_count <= 16)
-        for connection in flood:
-            await connection.close()
 
     assert {answer.status for answer in answers} == {200}
     assert intake.counted("refusals", "connection") == 0
@@ -120,15 +117,12 @@ async def test_connection_that_never_sent_anything_is_evicted_before_used_connec
 ) -> None:
     monkeypatch.setattr(eviction, "SILENT_S", 0.0)
     async with running(limits=FEW) as intake:
-        used = [await used_connection(intake, f"127.0.0.{last_octet}") for last_octet in (3, 4)]
+        used = [await intake.used_connection(f"127.0.0.{last_octet}") for last_octet in (3, 4)]
         silent = [await intake.connect(f"127.0.0.{last_octet}") for last_octet in (5, 6, 7, 8)]
         await until(lambda: intake.server.connection_count == 6)
-        new_connection = await used_connection(intake, FLOODER)
+        new_connection = await intake.used_connection(FLOODER)
         after_eviction = await silent[0].closed()
-        for connection in (*used, new_connection, *silent[1:]):
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
-            await connection.close()
+        await serve_and_close((*used, new_connection, *silent[1:]))
 
     assert after_eviction == b""
 
@@ -136,15 +130,11 @@ async def test_connection_that_never_sent_anything_is_evicted_before_used_connec
 @on_uvloop
 async def test_longest_idle_connection_is_evicted_for_a_new_connection() -> None:
     async with running(limits=Limits(connections_max=3)) as intake:
-        first, second, third = [await used_connection(intake, "127.0.0.1") for _ in range(3)]
-        first.writer.write(request())
-        await first.answer()
-        new_connection = await used_connection(intake, "127.0.0.1")
+        first, second, third = [await intake.used_connection() for _ in range(3)]
+        await first.exchange(request())
+        new_connection = await intake.used_connection()
         after_eviction = await second.closed()
-        for connection in (first, third, new_connection):
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
-            await connection.close()
+        await serve_and_close((first, third, new_connection))
 
     assert after_eviction == b""
     assert intake.counted("refusals", "idle_connection") == 1
@@ -154,14 +144,11 @@ async def test_longest_idle_connection_is_evicted_for_a_new_connection() -> None
 @on_uvloop
 async def test_address_at_its_limit_evicts_only_its_own_idle_connection() -> None:
     async with running(limits=FEW) as intake:
-        other = await used_connection(intake, "127.0.0.3")
-        own = [await used_connection(intake, FLOODER) for _ in range(3)]
-        new_connection = await used_connection(intake, FLOODER)
+        other = await intake.used_connection("127.0.0.3")
+        own = [await intake.used_connection(FLOODER) for _ in range(3)]
+        new_connection = await intake.used_connection(FLOODER)
         after_eviction = await own[0].closed()
-        for connection in (other, new_connection, *own[1:]):
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
-            await connection.close()
+        await serve_and_close((other, new_connection, *own[1:]))
 
     assert after_eviction == b""
 
@@ -177,13 +164,11 @@ async def test_address_at_its_limit_evicts_only_its_own_idle_connection() -> Non
 @on_uvloop
 async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: bytes) -> None:
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await used_connection(intake, "127.0.0.1")
+        kept = await intake.used_connection()
         kept.writer.write(sent)
         refused = await (await intake.connect()).closed()
         rest = b"7\r\n" + SPAN_BODY + b"\r\n0\r\n\r\n" if b"chunked" in sent else request()[len(sent) :]
-        kept.writer.write(rest)
-        answer = await kept.answer()
-        await kept.close()
+        answer = await kept.exchange(rest)
 
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert answer.status == 200
@@ -192,27 +177,15 @@ async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: byte
 @on_uvloop
 async def test_connection_with_an_unread_request_is_not_evicted() -> None:
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await used_connection(intake, "127.0.0.1")
+        kept = await intake.used_connection()
         kept.writer.write(request())
         await kept.writer.drain()
         evicted = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
         answer = await kept.answer()
         await until(intake.server._listener.idle.next_to_evict)  # noqa: SLF001 - idle again
-        await kept.close()
 
     assert evicted is None
     assert answer.status == 200
-
-
-@on_uvloop
-async def test_new_connection_gets_503_when_none_is_idle() -> None:
-    async with running(limits=Limits(connections_max=2)) as intake:
-        kept = [await in_request(intake, "127.0.0.1") for _ in range(2)]
-        received = await (await intake.connect()).closed()
-        for connection in kept:
-            await finish(connection)
-
-    assert received.startswith(b"HTTP/1.1 503 ")
 
 
 @on_uvloop
@@ -221,22 +194,18 @@ async def test_connection_over_the_limit_is_answered_after_its_request(
 ) -> None:
     monkeypatch.setattr(protocol, "LINGER_S", 600)  # so that the timeout is not the cause
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await in_request(intake, "127.0.0.1")
+        await in_request(intake, "127.0.0.1")
         new_connection = await intake.connect()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(new_connection.reader.read(1), 0.3)
-        new_connection.writer.write(request())
-        refused = await new_connection.answer()
-        for connection in (kept, new_connection):
-            await connection.close()
+        refused = await new_connection.exchange(request())
 
     assert refused.status == 503
 
 
 @on_uvloop
 async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, client_context()), limits=FEW) as intake:
+    async with running(tls=(certificates_in(tmp_path).context, client_context()), limits=FEW) as intake:
         flood = [
             await asyncio.open_connection("127.0.0.1", intake.port, local_addr=(FLOODER, 0))
             for _ in range(30)
@@ -249,19 +218,6 @@ async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None
 
     assert (answer.status, after_eviction) == (200, b"")
     assert open_count <= 4
-
-
-@on_uvloop
-async def test_failed_handshake_is_counted(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, client_context())) as intake:
-        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
-        writer.write(request())
-        await reader.read()
-        writer.close()
-        await until(lambda: not intake.server.connection_count)
-
-    assert intake.counted("refusals", "tls_handshake") == 1
 
 
 class SingleDescriptorSocket(socket.socket):
@@ -281,7 +237,7 @@ async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     async with running(listening=listening) as intake:
-        kept = await used_connection(intake, "127.0.0.1")
+        kept = await intake.used_connection()
         listening.count_open = lambda: len(intake.server.connections)
         answer = await intake.post()
         after_eviction = await kept.closed()
@@ -289,11 +245,11 @@ async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
     assert (answer.status, after_eviction) == (200, b"")
 
 
-class DescriptorlessSocket(socket.socket):
-    """Listening socket whose first calls of accept fail for lack of descriptors."""
+class FailingSocket(socket.socket):
+    """Listening socket whose first calls of accept fail."""
 
     failures_left = 3
-    code = errno.EMFILE
+    code = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self.failures_left:
@@ -302,34 +258,27 @@ class DescriptorlessSocket(socket.socket):
         return super().accept()
 
 
+@each_case(
+    ("code", "pause_s"),
+    [
+        pytest.param(errno.EMFILE, listener.ACCEPT_PAUSE_S, id="no descriptors: after a pause"),
+        pytest.param(errno.ECONNABORTED, 3_600, id="client gone from the backlog: at once"),
+    ],
+)
 @on_uvloop
-async def test_accept_is_retried_after_descriptors_run_out() -> None:
-    listening = DescriptorlessSocket()
+async def test_failed_accept_is_retried(monkeypatch: pytest.MonkeyPatch, code: int, pause_s: float) -> None:
+    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", pause_s)
+    listening = FailingSocket()
+    listening.code = code
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     async with running(listening=listening) as intake:
         answer = await intake.post()
 
-    assert answer.status == 200
-    assert listening.failures_left == 0
+    assert (answer.status, listening.failures_left) == (200, 0)
 
 
-@on_uvloop
-async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 3_600)
-    listening = DescriptorlessSocket()
-    listening.code = errno.ECONNABORTED
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    async with running(listening=listening) as intake, asyncio.timeout(30):
-        answer = await intake.post()
-
-    assert answer.status == 200
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "remote", "loopback"),
     [
         pytest.param(Settings(limits=Limits(connections_max=100)), 25, 100, id="a quarter, not for loopback"),

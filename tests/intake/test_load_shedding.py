@@ -12,11 +12,10 @@ import pytest
 
 from receiver.intake.connections import load_shedding
 from receiver.intake.connections.listener import caps
-from receiver.intake.connections.tls import Certificates
 from receiver.intake.run import DESCRIPTORS_RESERVED, with_descriptors
 from receiver.settings import Limits, Settings
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context
 
 SHORT_DEADLINE = Limits(answer_deadline_s=0.001)
 
@@ -25,23 +24,15 @@ SHORT_DEADLINE = Limits(answer_deadline_s=0.001)
 async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Intake, Connection]]:
     """Run an overloaded intake with an existing connection."""
     core = CoreDouble()
-    tls = (
-        (Certificates(write_certificates(tls_dir), IGNORED_WARNINGS.append).context, client_context())
-        if tls_dir
-        else None
-    )
+    tls = (certificates_in(tls_dir).context, client_context()) if tls_dir else None
     async with running(core=core, limits=SHORT_DEADLINE, tls=tls) as intake:
-        connection = await intake.connect()
-        connection.writer.write(request())
-        await connection.answer()
-        core.running.clear()
-        core.may_continue.clear()
+        connection = await intake.used_connection()
+        core.pause()
         first = asyncio.create_task(intake.post(SPAN_BODY + b" " * 100_000))
         await asyncio.to_thread(core.running.wait)
         yield intake, connection
         core.may_continue.set()
         await first
-        await connection.close()
 
 
 @on_uvloop
@@ -63,12 +54,10 @@ async def test_new_connection_gets_503_at_once_during_overload() -> None:
 @on_uvloop
 async def test_existing_connection_is_refused_per_request_and_stays_open() -> None:
     async with overloaded() as (intake, connection):
-        connection.writer.write(request())
-        refused = await connection.answer()
+        refused = await connection.exchange(request())
         intake.core.may_continue.set()
         await until(lambda: not intake.admission.bytes_in_flight)
-        connection.writer.write(request())
-        accepted = await connection.answer()
+        accepted = await connection.exchange(request())
 
     assert (refused.status, accepted.status) == (503, 200)
 
@@ -79,21 +68,9 @@ async def test_503_is_sent_only_after_a_request_arrives() -> None:
         client = await intake.connect()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.reader.read(1), 0.3)
-        client.writer.write(request())
-        refused = await client.answer()
-        await client.close()
+        refused = await client.exchange(request())
 
     assert refused.status == 503
-
-
-@on_uvloop
-async def test_shed_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
-    async with overloaded() as (intake, _):
-        received = await (await intake.connect()).closed()
-        await until(lambda: not intake.load_shedder.held_count)
-
-    assert received.startswith(b"HTTP/1.1 503 ")
 
 
 @on_uvloop
@@ -109,9 +86,7 @@ async def test_bytes_sent_after_shedding_do_not_destroy_the_answer() -> None:
 
 
 @on_uvloop
-async def test_lingering_sockets_are_limited_in_number_and_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_lingering_sockets_are_limited_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
     async with overloaded() as (intake, _):
         intake.load_shedder.use(held_max=3)
@@ -132,14 +107,11 @@ async def test_lingering_sockets_are_closed_in_order_of_their_answers(
     async with overloaded() as (intake, _):
         intake.load_shedder.use(held_max=2)
         answered, silent = await intake.connect(), await intake.connect()
-        answered.writer.write(request())
-        assert (await answered.answer()).status == 503
-        third = await intake.connect()
+        assert (await answered.exchange(request())).status == 503
+        await intake.connect()
         received = await silent.closed()
         held = intake.load_shedder.held_count
         intake.load_shedder.close()
-        for client in (answered, third):
-            await client.close()
 
     assert received.startswith(b"HTTP/1.1 503 ")
     assert held == 2
@@ -156,7 +128,6 @@ async def test_shed_connection_that_keeps_sending_is_closed(monkeypatch: pytest.
                 client.writer.write(b"x")
                 await client.writer.drain()
                 await asyncio.sleep(0.01)
-        await client.close()
 
     assert intake.load_shedder.held_count == 0
 
@@ -165,19 +136,16 @@ async def test_shed_connection_that_keeps_sending_is_closed(monkeypatch: pytest.
 async def test_reload_lowers_the_number_of_lingering_sockets() -> None:
     async with overloaded() as (intake, _):
         intake.server.use(Limits(connections_max=8), caps(Settings()))
-        clients = [await intake.connect() for _ in range(4)]
+        for _ in range(4):
+            await intake.connect()
         await until(lambda: intake.counted("refusals", "overloaded_connection") == 4)
         held = intake.load_shedder.held_count
-        for client in clients:
-            await client.close()
 
     assert held == load_shedding.held_max(8) == 2
 
 
 @on_uvloop
-async def test_stop_waits_for_shed_connections(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_stop_waits_for_shed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 2.0)
     held_at_close: list[int] = []
     async with overloaded() as (intake, connection):

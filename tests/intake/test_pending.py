@@ -10,11 +10,12 @@ import pytest
 from receiver.errors import DeadlinePassed
 from receiver.intake import pending
 from receiver.intake.admission import Admission, Budget
-from receiver.intake.store_waiters import StoreWaiters
+from receiver.intake.pending import StoreWaiters
 from receiver.intake.worker_thread import WorkerThread
-from receiver.journal.outcomes import STORED
+from receiver.journal.writer_notes import STORED
 from receiver.model import ContentKind, Delivery, SegmentId
-from tests.support.intake import OutcomeDouble, claim_of, on_uvloop
+from tests.support.committer import claim_of
+from tests.support.intake import OutcomeDouble, on_uvloop
 
 TIMEOUT_S = 30
 """Longer than any test waits for an expected event."""

@@ -55,8 +55,7 @@ class Child:
 
     async def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> int:
         connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
-        connection.writer.write(request(body, path, "POST", **headers))
-        answer = await connection.answer()
+        answer = await connection.exchange(request(body, path, "POST", **headers))
         await connection.close()
         return answer.status
 
@@ -102,34 +101,41 @@ def rows_sealed(data: Path) -> int:
     )
 
 
-async def test_deliveries_are_in_sealed_segments_after_the_process_has_stopped(
-    tmp_path: Path, sock: socket.socket
+@pytest.mark.parametrize("is_stopped_by_a_signal", [False, True], ids=["message", "SIGTERM"])
+async def test_stopped_intake_seals_its_deliveries_and_reports_them(
+    tmp_path: Path, sock: socket.socket, *, is_stopped_by_a_signal: bool
 ) -> None:
     async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
-        await child.channel.send(Stop())
-        await child.wait_for(Stopped)
+        if is_stopped_by_a_signal:
+            os.kill(child.process.pid, signal.SIGTERM)
+        else:
+            await child.channel.send(Stop())
+        reports = await child.wait_for(Stopped)
 
-    assert statuses == [200, 200, 200]
-    assert child.process.returncode == 0
-    assert rows_sealed(tmp_path) == 3
+    values = {(series.name, *series.labels): series.value for series in reports[-1].metrics.series}
+    assert (statuses, child.process.returncode, rows_sealed(tmp_path)) == ([200] * 3, 0, 3)
+    assert reports[-1].health == {"journal": ""}
+    assert values["deliveries", "default", "200"] == 3
+    assert values["spans_received", "default"] == 3
+    assert values["spans_unresolved", "default"] == 3
+    assert values["connections",] == 0
 
 
-async def test_exit_of_the_supervisor_stops_the_intake(tmp_path: Path, sock: socket.socket) -> None:
-    async with spawned(tmp_path, sock) as child:
-        await child.post(one_span())
+async def test_exit_of_the_supervisor_stops_the_intake_and_the_next_intake_computes_the_same_digest(
+    tmp_path: Path, sock: socket.socket
+) -> None:
+    for _ in range(2):
+        async with spawned(tmp_path, sock) as child:
+            await child.post(one_span())
 
-    assert child.process.returncode == 0
-    assert rows_sealed(tmp_path) == 1
-
-
-async def test_sigterm_stops_the_intake(tmp_path: Path, sock: socket.socket) -> None:
-    async with spawned(tmp_path, sock) as child:
-        await child.post(one_span())
-        os.kill(child.process.pid, signal.SIGTERM)
-        await child.wait_for(Stopped)
-
-    assert rows_sealed(tmp_path) == 1
+        assert child.process.returncode == 0
+    first, second = (
+        [answered.digest for record in segment.scan().records for answered in answers_of(record)]
+        for segment in Journal(tmp_path / "journal").sealed()
+    )
+    assert len(first) == 1
+    assert first == second
 
 
 async def test_killed_process_loses_no_acknowledged_delivery(tmp_path: Path, sock: socket.socket) -> None:
@@ -141,49 +147,19 @@ async def test_killed_process_loses_no_acknowledged_delivery(tmp_path: Path, soc
     assert rows_sealed(tmp_path) == 3
 
 
-async def test_intake_answers_503_until_the_journal_can_be_opened(
-    tmp_path: Path, sock: socket.socket
+@pytest.mark.parametrize("name", ["journal", "digest.key"])
+async def test_intake_answers_503_until_journal_and_digest_key_can_be_created(
+    tmp_path: Path, sock: socket.socket, name: str
 ) -> None:
-    (tmp_path / "journal").touch()
-    async with spawned(tmp_path, sock) as child:
+    obstacle, limits = tmp_path / name, Limits(answer_deadline_s=0.2)
+    (obstacle.touch if name == "journal" else obstacle.mkdir)()
+    async with spawned(tmp_path, sock, limits=limits) as child:
         before = await child.post(one_span())
-        (tmp_path / "journal").unlink()
+        (obstacle.unlink if name == "journal" else obstacle.rmdir)()
         while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.05)
 
-    assert (before, after) == (503, 200)
-    assert rows_sealed(tmp_path) == 1
-
-
-async def test_intake_answers_503_until_the_digest_key_can_be_created(
-    tmp_path: Path, sock: socket.socket
-) -> None:
-    (tmp_path / "digest.key").mkdir()
-    async with spawned(tmp_path, sock) as child:
-        before = await child.post(one_span())
-        (tmp_path / "digest.key").rmdir()
-        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - another process has no event to wait for
-            await asyncio.sleep(0.05)
-
-    assert (before, after) == (503, 200)
-
-
-async def test_intakes_of_the_same_data_directory_compute_the_same_digest(
-    tmp_path: Path, sock: socket.socket
-) -> None:
-    for _ in range(2):
-        async with spawned(tmp_path, sock) as child:
-            await child.post(one_span())
-
-    segments = list(Journal(tmp_path / "journal").sealed())
-    digests = [
-        answered.digest
-        for segment in segments
-        for record in segment.scan().records
-        for answered in answers_of(record)
-    ]
-    assert len(segments) == 2
-    assert digests[0] == digests[1]
+    assert (before, after, rows_sealed(tmp_path)) == (503, 200, 1)
 
 
 async def test_reload_applies_new_tokens_and_invalid_settings_are_ignored(
@@ -220,20 +196,6 @@ async def test_reload_turns_webhooks_on_and_rotates_their_secret(tmp_path: Path,
     assert (statuses[0], statuses[-1]) == (404, 403)
     assert set(statuses) == {404, 403}
     assert [each.id for each in Inbox(tmp_path).waiting()] == ["wh_1"]
-
-
-async def test_intake_reports_metrics_and_health(tmp_path: Path, sock: socket.socket) -> None:
-    async with spawned(tmp_path, sock) as child:
-        await child.post(one_span())
-        await child.channel.send(Stop())
-        reports = await child.wait_for(Stopped)
-
-    values = {(series.name, *series.labels): series.value for series in reports[-1].metrics.series}
-    assert reports[-1].health == {"journal": ""}
-    assert values["deliveries", "default", "200"] == 1
-    assert values["spans_received", "default"] == 1
-    assert values["spans_unresolved", "default"] == 1
-    assert values["connections",] == 0
 
 
 async def test_delivery_that_waits_for_the_store_gets_503_when_the_intake_stops(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from receiver.errors import CoreCrashed, MalformedBody
-from receiver.intake.quarantine import Quarantine
+from receiver.journal.quarantine import Quarantine
 from tests.support.committer import delivery
 
 

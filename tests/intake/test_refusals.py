@@ -35,35 +35,35 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
         yield lines
 
 
+BEARER_EXPECTED = "expected 'Bearer TOKEN' in the header 'authorization'"
+NO_SIGNATURE = "signature is missing; expected it in the header 'x-sig'"
+IN_HEADER = "signature in the header 'x-sig'"
+SHA1_EXPECTED = "expected 40 hex digits of HMAC-sha1"
+
+
 @pytest.mark.parametrize(
     ("drain", "headers", "status", "error"),
     [
-        pytest.param(
-            TOKEN,
-            {},
-            401,
-            "token is missing; expected 'Bearer TOKEN' in the header 'authorization'",
-            id="no token",
-        ),
+        pytest.param(TOKEN, {}, 401, f"token is missing; {BEARER_EXPECTED}", id="no token"),
         pytest.param(
             TOKEN,
             {"authorization": "canary-token"},
             401,
-            "token has no scheme 'Bearer'; expected 'Bearer TOKEN' in the header 'authorization'",
+            f"token has no scheme 'Bearer'; {BEARER_EXPECTED}",
             id="no scheme",
         ),
         pytest.param(
             TOKEN,
             {"authorization": "Bearer"},
             401,
-            "token is missing after its scheme; expected 'Bearer TOKEN' in the header 'authorization'",
+            f"token is missing after its scheme; {BEARER_EXPECTED}",
             id="scheme without token",
         ),
         pytest.param(
             TOKEN,
             {"authorization": "Bearer canary-guess"},
             401,
-            "token is unknown; expected 'Bearer TOKEN' in the header 'authorization'",
+            f"token is unknown; {BEARER_EXPECTED}",
             id="wrong token",
         ),
         pytest.param(
@@ -73,36 +73,33 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
             "token has a scheme; expected the bare token in the header 'X-Api-Key'",
             id="scheme in another header",
         ),
-        pytest.param(
-            SIGNED, {}, 401, "signature is missing; expected it in the header 'x-sig'", id="no signature"
-        ),
+        pytest.param(SIGNED, {}, 401, NO_SIGNATURE, id="no signature"),
         pytest.param(
             BOTH,
             {},
             401,
-            "token is missing; expected 'Bearer TOKEN' in the header 'authorization' and "
-            "signature is missing; expected it in the header 'x-sig'",
-            id="no token and no signature",
+            f"token is missing; {BEARER_EXPECTED} and {NO_SIGNATURE}",
+            id="no token, no signature",
         ),
         pytest.param(
             SIGNED,
             {"x_sig": "0" * 40},
             403,
-            "signature in the header 'x-sig' does not match the body with any of the drain's secrets",
+            f"{IN_HEADER} does not match the body with any of the drain's secrets",
             id="wrong signature",
         ),
         pytest.param(
             SIGNED,
             {"x_sig": "canary"},
             403,
-            "signature in the header 'x-sig' is not an HMAC-sha1; expected 40 hex digits of HMAC-sha1",
+            f"{IN_HEADER} is not an HMAC-sha1; {SHA1_EXPECTED}",
             id="not a signature",
         ),
         pytest.param(
             SIGNED,
             {"x_sig": f"sha256={SHA256}"},
             403,
-            "signature in the header 'x-sig' is an HMAC-sha256; expected 40 hex digits of HMAC-sha1",
+            f"{IN_HEADER} is an HMAC-sha256; {SHA1_EXPECTED}",
             id="another algorithm",
         ),
     ],

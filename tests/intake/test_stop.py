@@ -7,15 +7,8 @@ import socket
 from collections import Counter
 from pathlib import Path
 
-import pytest
-from aiohttp import http_parser
-
-from receiver.errors import OperatorError
-from receiver.http.parser import require_c_parser
-from receiver.intake.connections.tls import Certificates
-from receiver.settings import Limits
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context
 
 
 async def send_until_stopped(intake: Intake, statuses: Counter[str]) -> None:
@@ -55,8 +48,7 @@ async def test_stop_under_load_resets_no_connection() -> None:
 
 @on_uvloop
 async def test_requests_in_flight_are_answered_with_connection_close() -> None:
-    core = CoreDouble()
-    core.may_continue.clear()
+    core = CoreDouble.paused()
     async with running(core=core) as intake:
         sending = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)
@@ -92,14 +84,12 @@ async def test_connections_in_the_backlog_are_answered_during_a_stop() -> None:
 
 @on_uvloop
 async def test_handshake_that_starts_during_a_stop_is_completed(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, client_context())) as intake:
+    async with running(tls=(certificates_in(tmp_path).context, client_context())) as intake:
         (sock,) = connect_without_accept(intake.port, 1)
         stopping = asyncio.create_task(intake.server.stop(5))
         streams = await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost")
         connection = Connection(*streams)
-        connection.writer.write(request())
-        answer = await connection.answer()
+        answer = await connection.exchange(request())
         await connection.close()
         await stopping
 
@@ -124,9 +114,7 @@ async def test_incomplete_body_gets_503_at_the_end_of_the_grace_period() -> None
 @on_uvloop
 async def test_idle_connection_is_closed_without_a_reset() -> None:
     async with running() as intake:
-        connection = await intake.connect()
-        connection.writer.write(request())
-        await connection.answer()
+        connection = await intake.used_connection()
         await intake.server.stop(5)
         received = await connection.closed()
 
@@ -138,26 +126,10 @@ async def test_connection_made_during_a_stop_waits_for_the_next_process() -> Non
     with socket.create_server(("127.0.0.1", 0), backlog=16) as sock:
         async with running(listening=sock.dup()) as intake:
             await intake.server.stop(1)
-            pending = await intake.connect()
+            pending = Connection(*await asyncio.open_connection(*sock.getsockname()))
             pending.writer.write(request())
         async with running(listening=sock.dup()):
             answer = await pending.answer()
             await pending.close()
 
     assert answer.status == 200
-
-
-@on_uvloop
-async def test_delivery_after_close_of_the_committer_gets_503() -> None:
-    async with running(limits=Limits()) as intake:
-        intake.admission.is_closed = True
-        answer = await intake.post()
-
-    assert (answer.status, answer.headers["retry-after"]) == (503, "2")
-
-
-def test_missing_c_parser_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_parser, "HttpRequestParser", http_parser.HttpRequestParserPy)
-
-    with pytest.raises(OperatorError, match="its C parser"):
-        require_c_parser()

@@ -16,25 +16,7 @@ from receiver.intake.connections.tls import Certificates
 from receiver.settings import Limits, Tls
 from receiver.supervisor.certificate import LastGood
 from tests.support.intake import Intake, on_uvloop, request, running
-
-AUTHORITY = trustme.CA()
-IGNORED_WARNINGS: list[str] = []
-
-
-def write_certificates(directory: Path, *, client_ca: bool = False) -> Tls:
-    """Write a new certificate for localhost, replacing an existing one."""
-    issued = AUTHORITY.issue_cert("localhost")
-    cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
-    cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-    key.write_bytes(issued.private_key_pem.bytes())
-    ca.write_bytes(AUTHORITY.cert_pem.bytes())
-    return Tls(cert_file=str(cert), key_file=str(key), client_ca_file=str(ca) if client_ca else "")
-
-
-def client_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    AUTHORITY.configure_trust(context)
-    return context
+from tests.support.tls import AUTHORITY, certificates_in, client_context, client_hello, write_certificates
 
 
 async def serial(intake: Intake) -> str:
@@ -49,54 +31,20 @@ async def serial(intake: Intake) -> str:
 async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_path: Path) -> None:
     context = client_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path)
     async with running(tls=(certificates.context, context)) as intake:
         connection = await intake.connect()
         oldest = certificates.context.minimum_version
         options = certificates.context.options
         chosen = connection.writer.get_extra_info("ssl_object").selected_alpn_protocol()
-        connection.writer.write(request())
-        answer = await connection.answer()
-        await connection.close()
+        answer = await connection.exchange(request())
 
     assert (answer.status, chosen, oldest) == (200, "http/1.1", ssl.TLSVersion.TLSv1_2)
     assert options & ssl.OP_NO_RENEGOTIATION
     assert options & ssl.OP_NO_COMPRESSION
 
 
-@on_uvloop
-async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
-    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
-    old.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        old.maximum_version = ssl.TLSVersion.TLSv1_1
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, old)) as intake:
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            await intake.connect()
-
-
-@on_uvloop
-async def test_connection_without_a_handshake_is_closed(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    limits = Limits(tls_handshake_timeout_s=0.2)
-    async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
-        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
-        received = await asyncio.wait_for(reader.read(), 10)
-        writer.close()
-
-    assert received == b""
-
-
 HALF_OPEN = 200
-
-
-def part_of_client_hello() -> bytes:
-    hello = ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        client_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
-    return hello.read()[:-1]
 
 
 @pytest.mark.fault("clients begin TLS handshakes and never complete them")
@@ -104,11 +52,10 @@ def part_of_client_hello() -> bytes:
 async def test_half_open_handshakes_do_not_delay_a_delivery_and_are_closed_by_the_timeout(
     tmp_path: Path,
 ) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
-    part = part_of_client_hello()
+    part = client_hello()[:-1]
     # Longer than the flood takes to connect on a busy machine.
     limits = Limits(tls_handshake_timeout_s=5)
-    async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
+    async with running(tls=(certificates_in(tmp_path).context, client_context()), limits=limits) as intake:
         half_open = [await asyncio.open_connection("127.0.0.1", intake.port) for _ in range(HALF_OPEN)]
         for _, writer in half_open:
             writer.write(part)
@@ -125,31 +72,15 @@ async def test_half_open_handshakes_do_not_delay_a_delivery_and_are_closed_by_th
 
 
 @on_uvloop
-async def test_client_certificate_is_required_if_a_client_ca_is_configured(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
-    with_certificate = client_context()
-    AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
-    async with running(tls=(certificates.context, with_certificate)) as intake:
-        answer = await intake.post()
-        intake.tls = client_context()
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await intake.post()
-
-    assert answer.status == 200
-
-
-@on_uvloop
 async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path)
     async with running(tls=(certificates.context, client_context())) as intake:
         old = await serial(intake)
         kept = await intake.connect()
         write_certificates(tmp_path)
         certificates.reload_if_changed()
         new = await serial(intake)
-        kept.writer.write(request())
-        answer = await kept.answer()
-        await kept.close()
+        answer = await kept.exchange(request())
 
     assert old != new
     assert answer.status == 200
@@ -188,7 +119,7 @@ async def test_start_with_invalid_files_uses_the_last_good_files_until_repaired(
     last_good = LastGood(files)
     (tmp_path / broken).write_text("not a certificate")
     last_good.refresh(files)
-    certificates = Certificates(files, IGNORED_WARNINGS.append, last_good.pems)
+    certificates = Certificates(files, lambda _warning: None, last_good.pems)
     trouble = certificates.trouble
     async with running(tls=(certificates.context, with_certificate)) as intake:
         old = await serial(intake)
@@ -223,7 +154,7 @@ def test_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path
 def test_reload_uses_other_certificate_files(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    certificates = Certificates(write_certificates(tmp_path / "a"), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path / "a")
     certificates.reload(write_certificates(tmp_path / "b"))
 
     (tmp_path / "b" / "tls.key").write_text("")
@@ -237,7 +168,7 @@ async def test_new_client_ca_applies_after_the_reload(tmp_path: Path) -> None:
     other, with_certificate, untrusted = trustme.CA(), client_context(), client_context()
     AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
     other.issue_cert("untrusted").configure_cert(untrusted)
-    certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path, client_ca=True)
     async with running(tls=(certificates.context, with_certificate)) as intake:
         before = await intake.post()
         (tmp_path / "ca.crt").write_bytes(other.cert_pem.bytes())
@@ -255,9 +186,7 @@ async def test_new_client_ca_applies_after_the_reload(tmp_path: Path) -> None:
 async def test_reload_does_not_change_whether_clients_need_a_certificate(
     tmp_path: Path, *, required_at_start: bool
 ) -> None:
-    certificates = Certificates(
-        write_certificates(tmp_path, client_ca=required_at_start), IGNORED_WARNINGS.append
-    )
+    certificates = certificates_in(tmp_path, client_ca=required_at_start)
     async with running(tls=(certificates.context, client_context())) as intake:
         certificates.reload(write_certificates(tmp_path, client_ca=not required_at_start))
         try:
@@ -299,7 +228,7 @@ def test_files_that_change_while_they_are_loaded_are_ignored(
 
 def test_error_names_a_missing_certificate_file(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"missing\.crt"):
-        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), IGNORED_WARNINGS.append)
+        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), lambda _warning: None)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +243,6 @@ def test_certificate_that_expires_soon_has_a_warning(left_days: int, warning: st
 
 
 def test_expiry_of_the_certificate_is_read(tmp_path: Path) -> None:
-    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    certificates = certificates_in(tmp_path)
 
     assert certificates.expires_at_s > time.time() + 86_400

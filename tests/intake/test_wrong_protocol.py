@@ -14,12 +14,11 @@ import trustme
 from structlog.testing import capture_logs
 
 from receiver.intake.connections import parse_errors, wrong_protocol
-from receiver.intake.connections.tls import Certificates
 from receiver.intake.connections.wrong_protocol import handshake_cause
 from receiver.logs import RateLimited
 from receiver.settings import Limits
-from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Intake, on_uvloop, request, running, until
+from tests.support.tls import certificates_in, client_context, client_hello
 
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 
@@ -30,13 +29,6 @@ def _no_earlier_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     limited = RateLimited()
     monkeypatch.setattr(wrong_protocol, "limited", limited)
     monkeypatch.setattr(parse_errors, "limited", limited)
-
-
-def client_hello() -> bytes:
-    hello = ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        client_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
-    return hello.read()
 
 
 @pytest.mark.parametrize(
@@ -176,12 +168,15 @@ async def test_tls_port_names_why_the_connection_failed(
     key: str,
     text: str,
 ) -> None:
-    certificates = Certificates(write_certificates(tmp_path, client_ca=client_ca), IGNORED_WARNINGS.append)
     limits = Limits(tls_handshake_timeout_s=0.3 if client is wait_without_sending else 600)
     with capture_logs() as logs:
-        async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
+        async with running(
+            tls=(certificates_in(tmp_path, client_ca=client_ca).context, client_context()), limits=limits
+        ) as intake:
             await run_client(intake, client)
             await until(lambda: logs)
+            # A client that offers only HTTP/2 completes its handshake.
+            assert intake.counted("refusals", "tls_handshake") == (key != "grpc")
 
     line: Any = logs[0]
     assert (line["log_level"], line["cause"], line["peer"]) == ("warning", key, "127.0.0.1")

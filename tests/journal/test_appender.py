@@ -13,33 +13,13 @@ from receiver.journal.epoch_directory import note_of
 from receiver.journal.names import Kind, file_name, start_name
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.support.journal import (
-    ROOT,
-    Clock,
-    append,
-    appender,
-    files_of,
-    limits,
-    maintain,
-    recovered,
-    store_oldest,
-)
-from tests.support.memory_disk import MemoryDisk
+from tests.support.clock import Clock
+from tests.support.journal import ROOT, append, appender, files_of, limits, maintain, recovered, store_oldest
+from tests.support.memory_disk import MemoryDisk, broken_disk, full_disk
 from tests.support.record_layout import record
 
 
-def broken_disk() -> OSError:
-    return OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-def full_disk() -> OSError:
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_records_share_a_segment_until_it_is_due_for_sealing() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
-
+def test_records_share_a_segment_until_it_is_due_for_sealing(files: MemoryDisk, journal: Appender) -> None:
     seqs = [append(journal, name).seq for name in "abc"]
     maintain(journal)
 
@@ -54,8 +34,9 @@ def test_records_share_a_segment_until_it_is_due_for_sealing() -> None:
         pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
     ],
 )
-def test_next_record_after_the_size_limit_starts_a_new_segment(setting_key: str, maximum: int) -> None:
-    files = MemoryDisk()
+def test_next_record_after_the_size_limit_starts_a_new_segment(
+    files: MemoryDisk, setting_key: str, maximum: int
+) -> None:
     journal = Appender(ROOT, limits(**{setting_key: maximum}), now=Clock(), files=files)
 
     seqs = [append(journal, name).seq for name in "abc"]
@@ -65,8 +46,7 @@ def test_next_record_after_the_size_limit_starts_a_new_segment(setting_key: str,
     assert files_of(files, journal) == ["0000000000.native.lz4", "0000000001.open"]
 
 
-def test_append_does_not_wait_until_the_previous_segment_is_sealed() -> None:
-    files = MemoryDisk()
+def test_append_does_not_wait_until_the_previous_segment_is_sealed(files: MemoryDisk) -> None:
     journal = Appender(ROOT, limits(segment_rows_max=1), now=Clock(), files=files)
 
     for name in "abc":
@@ -80,8 +60,7 @@ def test_append_does_not_wait_until_the_previous_segment_is_sealed() -> None:
     assert after_power_cut == ["a", "b", "c"]
 
 
-def test_zstd_segment_has_the_suffix_zst() -> None:
-    files = MemoryDisk()
+def test_zstd_segment_has_the_suffix_zst(files: MemoryDisk) -> None:
     journal = appender(files, codec="zstd")
     append(journal, "a")
 
@@ -90,9 +69,7 @@ def test_zstd_segment_has_the_suffix_zst() -> None:
     assert files_of(files, journal) == ["0000000000.native.zst"]
 
 
-def test_append_to_a_sealed_segment_raises_stale_segment() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_append_to_a_sealed_segment_raises_stale_segment(files: MemoryDisk, journal: Appender) -> None:
     chosen = append(journal, "a")
     journal.seal()
 
@@ -102,30 +79,12 @@ def test_append_to_a_sealed_segment_raises_stale_segment() -> None:
     assert recovered(files) == ["a"]
 
 
-def test_append_to_a_segment_of_another_epoch_raises_stale_segment() -> None:
-    journal = appender(MemoryDisk())
-
+def test_append_to_a_segment_of_another_epoch_raises_stale_segment(journal: Appender) -> None:
     with pytest.raises(StaleSegment):
         journal.append(SegmentId(journal.epoch ^ 1, 0), record("a"), 1)
 
 
-def test_segment_is_stored_once_the_writer_deletes_it() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
-    segment = append(journal, "a")
-    answers = [journal.is_stored(segment)]
-    journal.seal()
-    answers.append(journal.is_stored(segment))
-
-    store_oldest(files)
-    answers.append(journal.is_stored(segment))
-
-    assert answers == [False, False, True]
-
-
-def test_close_seals_all_segments_and_refuses_records() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_close_seals_all_segments_and_refuses_records(files: MemoryDisk, journal: Appender) -> None:
     segment = append(journal, "a")
 
     journal.close()
@@ -137,19 +96,14 @@ def test_close_seals_all_segments_and_refuses_records() -> None:
         append(journal, "b")
 
 
-def test_closed_journal_without_records_leaves_no_files() -> None:
-    files = MemoryDisk()
-
+def test_closed_journal_without_records_leaves_no_files(files: MemoryDisk) -> None:
     appender(files).close()
 
     assert files.names(ROOT) == []
 
 
-def test_epoch_directory_survives_a_power_cut() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
-
-    files.cut_power(lambda _count: 0)
+def test_epoch_directory_survives_a_power_cut(files: MemoryDisk, journal: Appender) -> None:
+    files.cut_power()
 
     assert files.names(ROOT) == [start_name(journal.epoch)]
     assert note_of(ROOT / start_name(journal.epoch), files).pid == os.getpid()
@@ -178,9 +132,9 @@ def test_failed_append_is_never_recovered_whichever_call_fails(
     assert recovered_after_power_cut(files) == [*earlier, *acknowledged, "later"]
 
 
-def test_segment_is_sealed_after_an_error_and_a_group_in_flight_is_stale() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_segment_is_sealed_after_an_error_and_a_group_in_flight_is_stale(
+    files: MemoryDisk, journal: Appender
+) -> None:
     append(journal, "a")
     in_flight = journal.choose()
     files.fail("sync_data")
@@ -194,9 +148,9 @@ def test_segment_is_sealed_after_an_error_and_a_group_in_flight_is_stale() -> No
     assert append(journal, "c").seq == 1
 
 
-def test_append_fails_while_a_failed_record_cannot_be_dropped_or_marked() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
+def test_append_fails_while_a_failed_record_cannot_be_dropped_or_marked(
+    files: MemoryDisk, clock: Clock, journal: Appender
+) -> None:
     append(journal, "a")
     files.fail_nth(2, broken_disk, is_permanent=True)
     with pytest.raises(DiskTrouble):
@@ -209,9 +163,9 @@ def test_append_fails_while_a_failed_record_cannot_be_dropped_or_marked() -> Non
     assert journal.full_reason() == TAIL_NOT_DROPPED
 
 
-def test_journal_accepts_records_after_the_failed_record_is_dropped() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
+def test_journal_accepts_records_after_the_failed_record_is_dropped(
+    files: MemoryDisk, clock: Clock, journal: Appender
+) -> None:
     append(journal, "a")
     files.fail_nth(2, broken_disk, is_permanent=True)
     with pytest.raises(DiskTrouble):
@@ -226,9 +180,9 @@ def test_journal_accepts_records_after_the_failed_record_is_dropped() -> None:
     assert recovered_after_power_cut(files) == ["a", "b"]
 
 
-def test_next_append_drops_the_failed_record_and_succeeds() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
+def test_next_append_drops_the_failed_record_and_succeeds(
+    files: MemoryDisk, clock: Clock, journal: Appender
+) -> None:
     files.fail_nth(3, broken_disk, is_permanent=True)
     with pytest.raises(DiskTrouble):
         append(journal, "x")
@@ -241,13 +195,11 @@ def test_next_append_drops_the_failed_record_and_succeeds() -> None:
 
 
 def recovered_after_power_cut(files: MemoryDisk) -> list[str]:
-    files.cut_power(lambda _count: 0)
+    files.cut_power()
     return recovered(files)
 
 
-def test_failed_record_behind_a_cut_mark_is_not_recovered() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_failed_record_behind_a_cut_mark_is_not_recovered(files: MemoryDisk, journal: Appender) -> None:
     append(journal, "a")
     files.fail("sync_data", "truncate", times=2)
     with pytest.raises(DiskTrouble):
@@ -262,9 +214,7 @@ def test_failed_record_behind_a_cut_mark_is_not_recovered() -> None:
     assert sorted(recovered(files)) == ["a", "b"]
 
 
-def test_failed_seal_is_retried_later() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
+def test_failed_seal_is_retried_later(files: MemoryDisk, clock: Clock, journal: Appender) -> None:
     append(journal, "a")
     files.fail("rename", code=errno.ENOSPC)
     journal.seal()
@@ -279,8 +229,7 @@ def test_failed_seal_is_retried_later() -> None:
     assert not journal.is_stored(SegmentId(journal.epoch, 0))
 
 
-def test_full_journal_refuses_a_record_before_writing() -> None:
-    files = MemoryDisk()
+def test_full_journal_refuses_a_record_before_writing(files: MemoryDisk) -> None:
     journal = appender(files, bytes_max=MIB)
     append(journal, "a", padding_bytes=MIB // 2)
     content = bytes(MIB)
@@ -292,8 +241,7 @@ def test_full_journal_refuses_a_record_before_writing() -> None:
     assert files.calls == []
 
 
-def test_journal_size_includes_other_epochs() -> None:
-    files, clock = MemoryDisk(), Clock()
+def test_journal_size_includes_other_epochs(files: MemoryDisk, clock: Clock) -> None:
     first = appender(files, clock=clock, bytes_max=1000)
     second = appender(files, clock=clock)
     before = first.full_reason()
@@ -309,8 +257,7 @@ def test_journal_size_includes_other_epochs() -> None:
     assert re.fullmatch(r"journal holds 129\d bytes; the ceiling is 1000 bytes", first.full_reason() or "")
 
 
-def test_full_journal_accepts_records_after_a_segment_is_deleted() -> None:
-    files, clock = MemoryDisk(), Clock()
+def test_full_journal_accepts_records_after_a_segment_is_deleted(files: MemoryDisk, clock: Clock) -> None:
     journal = appender(files, clock=clock, bytes_max=400)
     append(journal, "a")
     append(journal, "b")
@@ -324,8 +271,7 @@ def test_full_journal_accepts_records_after_a_segment_is_deleted() -> None:
     assert append(journal, "c").seq == 1
 
 
-def test_record_below_the_free_disk_minimum_is_refused() -> None:
-    files, clock = MemoryDisk(), Clock()
+def test_record_below_the_free_disk_minimum_is_refused(files: MemoryDisk, clock: Clock) -> None:
     journal = appender(files, clock=clock, disk_free_min=64 * MIB)
     files.free = 64 * MIB + 200
     clock.now_s += 1

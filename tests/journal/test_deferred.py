@@ -9,22 +9,13 @@ from pathlib import Path
 import pytest
 
 from receiver.journal.appender import Appender
-from receiver.journal.deferred import DeferredSegments
+from receiver.journal.writer_notes import DeferredSegments
 from receiver.model import SegmentId
-from tests.support.journal import ROOT, Clock, append, appender, files_of, maintain
+from tests.support.clock import Clock
+from tests.support.journal import ROOT, append, appender, files_of, maintain
 from tests.support.memory_disk import MemoryDisk
 
 STUCK = SegmentId(7, 1)
-
-
-@pytest.fixture
-def files() -> MemoryDisk:
-    return MemoryDisk()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def seal_and_append(journal: Appender) -> SegmentId:
@@ -56,11 +47,7 @@ def test_backlog_behind_a_deferred_segment_becomes_one_segment_while_the_writer_
         append(journal, "c")
         maintain(journal)
 
-    assert files_of(files, journal) == [
-        "0000000000.native.lz4",
-        "0000000001.native.lz4",
-        "0000000002.open",
-    ]
+    assert files_of(files, journal) == ["0000000000.native.lz4", "0000000001.native.lz4", "0000000002.open"]
 
 
 def refuse_renames_of(names: Collection[str], files: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:

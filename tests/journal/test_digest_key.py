@@ -66,7 +66,7 @@ def test_key_that_was_returned_survives_a_power_cut() -> None:
     disk = memory_disk()
     key = DigestKey(DATA, disk).load()
 
-    disk.cut_power(lambda _: 0)
+    disk.cut_power()
 
     assert DigestKey(DATA, disk).load() == key
 
@@ -81,7 +81,7 @@ def test_key_is_not_used_if_its_creation_failed(call: str) -> None:
     disk.heal()
 
     created = key.load()
-    disk.cut_power(lambda _: 0)
+    disk.cut_power()
 
     assert DigestKey(DATA, disk).load() == created
     assert not disk.descriptor_count
@@ -195,9 +195,7 @@ def test_data_directory_that_is_removed_from_a_running_receiver_is_created_again
     assert Window(data / "redelivery", Redelivery(), lambda: 0.0).shortfall == ""
 
 
-def test_key_replaced_during_operation_is_restored_and_shortens_the_window(
-    tmp_path: Path,
-) -> None:
+def test_key_replaced_during_operation_is_restored_and_shortens_the_window(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.add([1])
     harness.drain()

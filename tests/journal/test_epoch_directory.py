@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from receiver.journal.appender import Appender
 from receiver.journal.epoch_directory import EpochDirectory, EpochNote, draw_epoch, note_of
 from receiver.journal.names import start_name
-from tests.support.journal import ROOT, append, appender
+from tests.support.journal import ROOT, append
 from tests.support.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_closed_epoch_keeps_its_note_while_segments_are_pending() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_closed_epoch_keeps_its_note_while_segments_are_pending(files: MemoryDisk, journal: Appender) -> None:
     append(journal, "a")
 
     journal.close()
@@ -34,8 +33,7 @@ def test_epoch_ids_have_64_random_bits() -> None:
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"pid": 1', b"\x00\x00", b"[]"])
-def test_torn_note_reads_as_empty(torn: bytes) -> None:
-    files = MemoryDisk()
+def test_torn_note_reads_as_empty(files: MemoryDisk, torn: bytes) -> None:
     files.make_directory(ROOT)
     fd = files.create(ROOT / "start")
     files.write(fd, memoryview(torn), 0)

@@ -10,14 +10,23 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, StaleSegment
 from receiver.journal.appender import TAIL_NOT_DROPPED, Appender
 from receiver.journal.segments import Journal, SegmentFile
-from tests.support.journal import ROOT, Clock, appender, names_in
+from tests.support.cases import RANDOM_CASES
+from tests.support.clock import Clock
+from tests.support.journal import ROOT, appender, names_in
 from tests.support.memory_disk import Killed, MemoryDisk
 from tests.support.record_layout import record
 
@@ -169,9 +178,10 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.disk.size_bytes(ROOT) is None or self.disk.names(ROOT) == []
 
 
-JournalMachine.TestCase.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
-    suppress_health_check=list(HealthCheck),
-)
-TestJournalAgainstItsModel = JournalMachine.TestCase
+@pytest.mark.random_cases
+def test_journal_agrees_with_its_model() -> None:
+    profile = settings(
+        max_examples=4 * RANDOM_CASES, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+    )
+
+    run_state_machine_as_test(JournalMachine, settings=profile)

@@ -4,15 +4,37 @@ import pytest
 
 from receiver.journal.appender import Appender
 from receiver.settings import MIB
-from tests.support.journal import ROOT, Clock, append, appender, files_of, limits, maintain, store_oldest
+from tests.support.cases import each_case
+from tests.support.clock import Clock
+from tests.support.journal import ROOT, append, files_of, limits, maintain, store_oldest
 from tests.support.memory_disk import MemoryDisk
 
 
-def test_idle_segment_is_sealed_by_age() -> None:
+def growing_appender(files: MemoryDisk, clock: Clock, *, growth_ms_max: int = 4_000) -> Appender:
+    """Start a journal that seals a segment of 100 rows, or of a third of a MiB, at an age of 4 s."""
+    sizes = limits(segment_rows_max=300, segment_bytes_max=MIB, segment_growth_ms_max=growth_ms_max)
+    return Appender(ROOT, sizes, now=clock, files=files)
+
+
+@each_case(
+    ("age_s", "rows", "padding_bytes", "growth_ms_max"),
+    [
+        pytest.param(1.0, 1, 0, 4_000, id="idle"),
+        pytest.param(1.0, 24, 0, 4_000, id="slow"),
+        pytest.param(2.0, 50, 0, 4_000, id="a burst"),
+        pytest.param(4.0, 100, 0, 4_000, id="fast by rows"),
+        pytest.param(4.0, 299, 0, 4_000, id="nearly full"),
+        pytest.param(4.0, 1, MIB // 3, 4_000, id="fast by bytes"),
+        pytest.param(1.0, 299, 0, 0, id="growth age below the normal age"),
+    ],
+)
+def test_segment_is_sealed_later_the_fuller_it_is(
+    age_s: float, rows: int, padding_bytes: int, growth_ms_max: int
+) -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
-    append(journal, "a")
-    clock.now_s += 0.999
+    journal = growing_appender(files, clock, growth_ms_max=growth_ms_max)
+    append(journal, "a", rows=rows, padding_bytes=padding_bytes)
+    clock.now_s += age_s - 0.001
     maintain(journal)
     before = files_of(files, journal)
 
@@ -22,9 +44,9 @@ def test_idle_segment_is_sealed_by_age() -> None:
     assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
 
 
-def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
+def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored(
+    files: MemoryDisk, clock: Clock, journal: Appender
+) -> None:
     append(journal, "a")
     journal.seal()
     append(journal, "b")
@@ -40,9 +62,7 @@ def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None
     assert files_of(files, journal) == ["0000000001.native.lz4"]
 
 
-def test_age_of_the_open_segment_is_reported_until_it_is_sealed() -> None:
-    clock = Clock()
-    journal = appender(MemoryDisk(), clock=clock)
+def test_age_of_the_open_segment_is_reported_until_it_is_sealed(clock: Clock, journal: Appender) -> None:
     ages_s = [journal.open_age_s]
     append(journal, "a")
     clock.now_s += 0.5
@@ -53,74 +73,22 @@ def test_age_of_the_open_segment_is_reported_until_it_is_sealed() -> None:
     assert [*ages_s, journal.open_age_s] == [0.0, 0.5, 0.0]
 
 
-def growing_appender(files: MemoryDisk, clock: Clock, *, growth_ms_max: int = 4_000) -> Appender:
-    """Start a journal that seals a segment of 100 rows, or of a third of a MiB, at an age of 4 s."""
-    setting_keys = limits(segment_rows_max=300, segment_bytes_max=MIB, segment_growth_ms_max=growth_ms_max)
-    return Appender(ROOT, setting_keys, now=clock, files=files)
-
-
-@pytest.mark.parametrize(
-    ("rows", "padding_bytes", "age_s"),
-    [
-        pytest.param(24, 0, 1.0, id="slow"),
-        pytest.param(50, 0, 2.0, id="a burst"),
-        pytest.param(100, 0, 4.0, id="fast by rows"),
-        pytest.param(299, 0, 4.0, id="nearly full"),
-        pytest.param(1, MIB // 3, 4.0, id="fast by bytes"),
-    ],
-)
-def test_segment_is_sealed_later_the_fuller_it_is(rows: int, padding_bytes: int, age_s: float) -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock)
-    append(journal, "a", rows=rows, padding_bytes=padding_bytes)
-    clock.now_s += age_s - 0.001
-    maintain(journal)
-    before = files_of(files, journal)
-
-    clock.now_s += 0.001
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_growth_age_below_the_normal_age_has_no_effect() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock, growth_ms_max=0)
-    append(journal, "a", rows=299)
-    clock.now_s += 0.999
-    maintain(journal)
-    before = files_of(files, journal)
-
-    clock.now_s += 0.001
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_segment_for_which_a_sender_waits_does_not_grow_longer() -> None:
-    files, clock = MemoryDisk(), Clock()
+def test_segment_for_which_a_sender_waits_does_not_grow_longer_and_the_next_grows_again(
+    files: MemoryDisk, clock: Clock
+) -> None:
     journal = growing_appender(files, clock)
     append(journal, "a", rows=200)
     clock.now_s += 1
     maintain(journal)
     before = files_of(files, journal)
-
     append(journal, "b", is_awaited=True)
     maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_segment_after_an_awaited_segment_grows_again() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock)
-    append(journal, "a", is_awaited=True)
-    clock.now_s += 1
-    maintain(journal)
+    awaited = files_of(files, journal)
     store_oldest(files)
-    append(journal, "b", rows=200)
+    append(journal, "c", rows=200)
 
     clock.now_s += 3
     maintain(journal)
 
+    assert (before, awaited) == (["0000000000.open"], ["0000000000.native.lz4"])
     assert files_of(files, journal) == ["0000000001.open"]

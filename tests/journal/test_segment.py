@@ -1,6 +1,5 @@
 """Tests of a segment file: order of disk operations, and the state after each failing call."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -10,19 +9,11 @@ from receiver import transcode
 from receiver.durable.files import DISK, Files, write_all, write_new
 from receiver.journal.names import Kind
 from receiver.journal.segment import Place, Segment
-from tests.support.memory_disk import MemoryDisk
+from tests.support.memory_disk import MemoryDisk, broken_disk, full_disk
 from tests.support.record_layout import record
 
 HERE = Path("/here")
 RECORD = record("a")
-
-
-def broken_disk() -> OSError:
-    return OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-def full_disk() -> OSError:
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def disk() -> MemoryDisk:
@@ -39,10 +30,6 @@ def write_segment(files: Files, directory: Path, *names: str) -> Segment:
     for name in names:
         segment.append(record(name), 1)
     return segment
-
-
-def lose_all_unsynced(_count: int) -> int:
-    return 0
 
 
 def test_sealed_segment_is_a_file_of_records_and_a_footer(tmp_path: Path) -> None:
@@ -136,7 +123,7 @@ def test_failed_seal_can_be_retried_whichever_call_fails(count: int, error: type
     with pytest.raises(OSError, match=r"error|space"):
         segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
     segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
-    files.cut_power(lose_all_unsynced)
+    files.cut_power()
 
     assert files.read(HERE / "0000000000.native.lz4") == RECORD + transcode.footer(RECORD)
 
@@ -149,7 +136,7 @@ def test_truncated_record_is_gone_after_a_power_failure() -> None:
         segment.append(record("b"), 1)
 
     segment.place.cut(segment.bytes_good)
-    files.cut_power(lose_all_unsynced)
+    files.cut_power()
 
     assert files.read(HERE / "0000000000.open") == RECORD
     assert segment.place.bytes_promised() is None
@@ -162,7 +149,7 @@ def test_cut_mark_records_the_acknowledged_size_if_truncation_fails(call: str) -
     files.fail(call)
 
     segment.place.cut(segment.bytes_good)
-    files.cut_power(lose_all_unsynced)
+    files.cut_power()
 
     assert segment.place.bytes_promised() == len(RECORD)
 

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from receiver import transcode
 from receiver.durable.files import DISK
+from receiver.journal.appender import Appender
 from receiver.journal.epoch_directory import TRIES_MAX, EpochDirectory
-from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from tests.support.journal import ROOT, append, appender, names_in, recovered, try_to_adopt
@@ -19,8 +19,7 @@ from tests.support.memory_disk import Killed, MemoryDisk
 from tests.support.record_layout import record
 
 
-def test_sealed_segments_of_live_epochs_are_listed_oldest_first() -> None:
-    files = MemoryDisk()
+def test_sealed_segments_of_live_epochs_are_listed_oldest_first(files: MemoryDisk) -> None:
     first, second = appender(files), appender(files)
     append(second, "b")
     second.seal()
@@ -43,8 +42,7 @@ def test_missing_journal_is_empty() -> None:
     assert (journal.sealed(), journal.bytes_total()) == ([], 0)
 
 
-def test_open_segment_of_an_orphaned_epoch_is_cut_sealed_and_listed() -> None:
-    files = MemoryDisk()
+def test_open_segment_of_an_orphaned_epoch_is_cut_sealed_and_listed(files: MemoryDisk) -> None:
     orphaned = appender(files)
     append(orphaned, "a")
     path = ROOT / start_name(orphaned.epoch) / "0000000000.open"
@@ -60,8 +58,7 @@ def test_open_segment_of_an_orphaned_epoch_is_cut_sealed_and_listed() -> None:
     assert segment.scan().sealed
 
 
-def test_orphaned_epoch_without_complete_records_is_removed() -> None:
-    files = MemoryDisk()
+def test_orphaned_epoch_without_complete_records_is_removed(files: MemoryDisk) -> None:
     orphaned = appender(files)
     append(orphaned, "a")
     fd = files.open(ROOT / start_name(orphaned.epoch) / "0000000000.open")
@@ -72,8 +69,7 @@ def test_orphaned_epoch_without_complete_records_is_removed() -> None:
     assert files.names(ROOT) == []
 
 
-def test_orphaned_epoch_directory_is_removed_after_its_last_segment() -> None:
-    files = MemoryDisk()
+def test_orphaned_epoch_directory_is_removed_after_its_last_segment(files: MemoryDisk) -> None:
     append(appender(files), "a")
     files.kill()
     journal = Journal(ROOT, files)
@@ -85,16 +81,14 @@ def test_orphaned_epoch_directory_is_removed_after_its_last_segment() -> None:
     assert files.names(ROOT) == []
 
 
-def test_unlink_is_durable_and_idempotent() -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_unlink_is_durable_and_idempotent(files: MemoryDisk, journal: Appender) -> None:
     append(journal, "a")
     journal.seal()
     [segment] = Journal(ROOT, files).sealed()
 
     segment.unlink()
     segment.unlink()
-    files.cut_power(lambda _count: 0)
+    files.cut_power()
 
     assert recovered(files) == []
 
@@ -117,8 +111,7 @@ def test_replace_is_atomic_at_any_power_cut() -> None:
     assert outcomes == {("old",), ("new",)}
 
 
-def test_failed_adoption_is_retried_and_does_not_delay_other_epochs() -> None:
-    files = MemoryDisk()
+def test_failed_adoption_is_retried_and_does_not_delay_other_epochs(files: MemoryDisk) -> None:
     append(appender(files), "a")
     append(appender(files), "b")
     files.kill()
@@ -136,8 +129,7 @@ def test_failed_adoption_is_retried_and_does_not_delay_other_epochs() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 8))
-def test_adoption_interrupted_at_any_call_is_completed_later(count: int) -> None:
-    files = MemoryDisk()
+def test_adoption_interrupted_at_any_call_is_completed_later(files: MemoryDisk, count: int) -> None:
     orphaned = appender(files)
     append(orphaned, "a")
     append(orphaned, "b")
@@ -153,8 +145,7 @@ def test_adoption_interrupted_at_any_call_is_completed_later(count: int) -> None
     assert recovered(files) == ["a", "b"]
 
 
-def test_unknown_files_are_logged_once_and_kept() -> None:
-    files = MemoryDisk()
+def test_unknown_files_are_logged_once_and_kept(files: MemoryDisk) -> None:
     live = appender(files)
     unknown = [ROOT / "lost+found", ROOT / start_name(live.epoch) / "1.open"]
     for path in unknown:
@@ -170,8 +161,7 @@ def test_unknown_files_are_logged_once_and_kept() -> None:
     assert all(files.size_bytes(path) == 0 for path in unknown)
 
 
-def test_damaged_record_is_reported_and_other_records_are_kept() -> None:
-    files = MemoryDisk()
+def test_damaged_record_is_reported_and_other_records_are_kept(files: MemoryDisk) -> None:
     orphaned = appender(files)
     for name in "abc":
         append(orphaned, name)
@@ -188,8 +178,7 @@ def test_damaged_record_is_reported_and_other_records_are_kept() -> None:
     assert (damage.segment, damage.offset, damage.length_bytes) == (segment.id, offset, len(record("b")))
 
 
-def test_epoch_that_crashed_between_footer_and_rename_gets_a_single_footer() -> None:
-    files = MemoryDisk()
+def test_epoch_that_crashed_between_footer_and_rename_gets_a_single_footer(files: MemoryDisk) -> None:
     orphaned = appender(files)
     append(orphaned, "a")
     files.fail("rename")
@@ -203,8 +192,7 @@ def test_epoch_that_crashed_between_footer_and_rename_gets_a_single_footer() -> 
     assert [line["event"] for line in logs] == ["segment adopted"]
 
 
-def test_open_segment_with_only_an_intact_footer_is_listed_as_damaged() -> None:
-    files = MemoryDisk()
+def test_open_segment_with_only_an_intact_footer_is_listed_as_damaged(files: MemoryDisk) -> None:
     orphaned = appender(files)
     append(orphaned, "a")
     files.fail("rename")
@@ -219,8 +207,7 @@ def test_open_segment_with_only_an_intact_footer_is_listed_as_damaged() -> None:
     assert [damage.length_bytes for damage in segment.damage(segment.scan())] == [len(record("a"))]
 
 
-def test_intake_continues_after_sealing_a_damaged_segment() -> None:
-    files = MemoryDisk()
+def test_intake_continues_after_sealing_a_damaged_segment(files: MemoryDisk) -> None:
     live = appender(files)
     append(live, "a")
     append(live, "b")
@@ -240,8 +227,7 @@ def sealed_content(name: str, epoch: int) -> bytes:
     return content + transcode.footer(content)
 
 
-def test_leftover_cut_mark_is_removed() -> None:
-    files = MemoryDisk()
+def test_leftover_cut_mark_is_removed(files: MemoryDisk) -> None:
     orphaned = appender(files)
     append(orphaned, "a")
     orphaned.seal()
@@ -252,8 +238,7 @@ def test_leftover_cut_mark_is_removed() -> None:
     assert "0000000000.cut" not in files.names(ROOT / start_name(orphaned.epoch))
 
 
-def test_bytes_total_includes_open_segments() -> None:
-    files = MemoryDisk()
+def test_bytes_total_includes_open_segments(files: MemoryDisk) -> None:
     live = appender(files)
     append(live, "a")
     before = Journal(ROOT, files).bytes_total()
@@ -263,8 +248,7 @@ def test_bytes_total_includes_open_segments() -> None:
     assert Journal(ROOT, files).bytes_total() == before + len(record("b"))
 
 
-def test_epochs_never_share_a_directory_even_with_equal_random_ids() -> None:
-    files = MemoryDisk()
+def test_epochs_never_share_a_directory_even_with_equal_random_ids(files: MemoryDisk) -> None:
     draws = iter([1, 1, 1, 2])
 
     epochs = [EpochDirectory.create(ROOT, files, lambda: next(draws)) for _ in range(2)]
@@ -298,37 +282,33 @@ class AdoptingDisk(MemoryDisk):
         return super().lock(fd)
 
 
-def test_root_created_by_a_crashed_process_is_made_durable_by_the_next() -> None:
-    files = MemoryDisk()
+def test_root_created_by_a_crashed_process_is_made_durable_by_the_next(files: MemoryDisk) -> None:
     files.fail_nth(2, Killed)
     with pytest.raises(Killed):
         appender(files)
     files.kill()
 
     append(appender(files), "a")
-    files.cut_power(lambda _count: 0)
+    files.cut_power()
 
     assert recovered(files) == ["a"]
 
 
-def test_creating_an_epoch_fails_after_too_many_collisions() -> None:
-    files = MemoryDisk()
+def test_creating_an_epoch_fails_after_too_many_collisions(files: MemoryDisk) -> None:
     EpochDirectory.create(ROOT, files, lambda: 1)
 
     with pytest.raises(OSError, match=f"in {TRIES_MAX} tries"):
         EpochDirectory.create(ROOT, files, lambda: 1)
 
 
-def test_live_epoch_cannot_be_adopted() -> None:
-    files = MemoryDisk()
+def test_live_epoch_cannot_be_adopted(files: MemoryDisk) -> None:
     live = EpochDirectory.create(ROOT, files)
 
     assert EpochDirectory.adopt(live.directory, files) is None
     assert files.names(live.directory) == ["start"]
 
 
-def test_empty_unlocked_epoch_directory_is_removed() -> None:
-    files = MemoryDisk()
+def test_empty_unlocked_epoch_directory_is_removed(files: MemoryDisk) -> None:
     appender(files).close()
     files.make_directory(ROOT / start_name(9))
 
@@ -347,19 +327,9 @@ def test_epoch_lock_works_between_processes_and_is_not_inherited(tmp_path: Path)
     assert (while_held, after) == (False, True)
 
 
-def test_deliveries_are_read_back_from_a_real_file_system(tmp_path: Path) -> None:
-    live = appender(root=tmp_path)
-    append(live, "a", rows=3)
-    live.close()
-
-    [segment] = Journal(tmp_path).sealed()
-
-    assert [(found.rows, answers_of(found)[0].drain) for found in segment.scan().records] == [(3, "a")]
-
-
-def test_segment_whose_size_cannot_be_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = MemoryDisk()
-    journal = appender(files)
+def test_segment_whose_size_cannot_be_read_is_listed(
+    files: MemoryDisk, journal: Appender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(journal, "a")
     journal.seal()
 

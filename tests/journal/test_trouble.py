@@ -18,14 +18,14 @@ from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.logs import RateLimited
 from receiver.settings import MIB
-from tests.support.journal import ROOT, Clock, append, appender, limits, maintain, recovered
+from tests.support.clock import Clock
+from tests.support.journal import ROOT, append, appender, limits, maintain, recovered
 from tests.support.memory_disk import MemoryDisk
 
 
-def test_disk_error_is_reported_until_an_append_succeeds_or_it_is_old() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
-
+def test_disk_error_is_reported_until_an_append_succeeds_or_it_is_old(
+    files: MemoryDisk, clock: Clock, journal: Appender
+) -> None:
     def fail_to_create(_count: int, call: str) -> None:
         if call == "create":
             raise OSError(errno.EROFS, "Read-only file system")
@@ -76,8 +76,9 @@ def test_append_to_a_replaced_epoch_directory_fails(tmp_path: Path) -> None:
         append(journal, "a")
 
 
-def test_segment_that_cannot_be_sealed_is_logged_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    files, clock = MemoryDisk(), Clock()
+def test_segment_that_cannot_be_sealed_is_logged_at_a_limited_rate(
+    files: MemoryDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(appender_module, "limited", RateLimited())
     journal = appender(files, clock=clock)
     append(journal, "a")
@@ -92,8 +93,7 @@ def test_segment_that_cannot_be_sealed_is_logged_at_a_limited_rate(monkeypatch: 
     assert [line["event"] for line in logs] == ["segment cannot be sealed yet"]
 
 
-def test_full_reason_does_not_access_the_disk() -> None:
-    files, clock = MemoryDisk(), Clock()
+def test_full_reason_does_not_access_the_disk(files: MemoryDisk, clock: Clock) -> None:
     journal = appender(files, clock=clock, disk_free_min=4 * MIB)
     files.free = 0
     clock.now_s += 60
@@ -179,9 +179,9 @@ def test_choosing_a_segment_with_a_backlog_does_not_access_the_disk() -> None:
     assert (chosen, files.measured) == ([1] * 9, [])
 
 
-def test_closed_journal_does_not_retry_a_failed_seal() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
+def test_closed_journal_does_not_retry_a_failed_seal(
+    files: MemoryDisk, clock: Clock, journal: Appender
+) -> None:
     append(journal, "a")
     files.fail("sync")
     journal.close()

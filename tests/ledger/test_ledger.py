@@ -69,7 +69,7 @@ def test_entry_survives_a_power_cut(disk: MemoryDisk) -> None:
     ledger.record(segment(1), line(3))
     ledger.record(segment(2), line(4))
 
-    disk.cut_power(lambda _: 0)
+    disk.cut_power()
 
     assert total(disk) == Counts(received=7, stored=7)
     assert open_ledger(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
@@ -116,7 +116,7 @@ def test_identical_entry_is_not_written_again(disk: MemoryDisk) -> None:
 
 def test_replay_is_recorded_before_its_segment_exists_and_survives_a_crash(disk: MemoryDisk) -> None:
     open_ledger(disk).record_replay(segment(9))
-    disk.cut_power(lambda _: 0)
+    disk.cut_power()
 
     ledger = open_ledger(disk)
     ledger.retain({segment(9)})
@@ -186,7 +186,7 @@ def test_failed_disk_writes_lose_no_entry(disk: MemoryDisk) -> None:
 
     assert total(disk).received in {3, 7}
     ledger.record(segment(2), line(4))
-    disk.cut_power(lambda _: 0)
+    disk.cut_power()
     assert total(disk) == Counts(received=7, stored=7)
 
 

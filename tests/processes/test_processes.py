@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Collection
+from functools import cache
 
 import pytest
 
 from receiver.processes import intake_module, store_module
 from receiver.settings import Access, Platform, Settings, Webhook
+from tests.support.cases import each_case
 
 AREAS = ("receiver.console", "receiver.platform", "trace_drain_testing")
 ALONE = Settings(api=Access(enabled=False))
@@ -18,6 +19,7 @@ WITH_PLATFORM = Settings(
 )
 
 
+@cache
 def areas_loaded_by(module: str) -> set[str]:
     program = f"import sys, {module}; print(*sys.modules)"
     command = [sys.executable, "-c", program]
@@ -25,27 +27,21 @@ def areas_loaded_by(module: str) -> set[str]:
     return {area for area in AREAS if area in loaded}
 
 
-@pytest.mark.parametrize(
-    ("settings", "areas"),
+@each_case(
+    ("settings", "in_store", "in_intake"),
     [
-        pytest.param(ALONE, set(), id="receiver alone"),
-        pytest.param(Settings(), {"receiver.console"}, id="receiver and console"),
-        pytest.param(WITH_PLATFORM, {"receiver.console", "receiver.platform"}, id="with the platform"),
+        pytest.param(ALONE, set(), set(), id="receiver alone"),
+        pytest.param(Settings(), {"receiver.console"}, set(), id="receiver and console"),
+        pytest.param(
+            WITH_PLATFORM,
+            {"receiver.console", "receiver.platform"},
+            {"receiver.platform"},
+            id="with the platform and its webhooks",
+        ),
     ],
 )
-def test_store_process_loads_only_the_configured_areas(settings: Settings, areas: Collection[str]) -> None:
-    assert areas_loaded_by(store_module(settings)) == areas
-
-
-@pytest.mark.parametrize(
-    ("settings", "areas"),
-    [
-        pytest.param(ALONE, set(), id="receiver alone"),
-        pytest.param(Settings(), set(), id="receiver and console"),
-        pytest.param(WITH_PLATFORM, {"receiver.platform"}, id="with webhooks"),
-    ],
-)
-def test_intake_process_loads_the_platform_only_for_webhooks(
-    settings: Settings, areas: Collection[str]
+def test_each_process_loads_only_the_configured_areas(
+    settings: Settings, in_store: set[str], in_intake: set[str]
 ) -> None:
-    assert areas_loaded_by(intake_module(settings)) == areas
+    assert areas_loaded_by(store_module(settings)) == in_store
+    assert areas_loaded_by(intake_module(settings)) == in_intake

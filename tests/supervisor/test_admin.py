@@ -6,13 +6,10 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
-from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
+from tests.supervisor.supervised import Supervised, is_alive, wait_until
 
 CONNECTIONS = 300
 DESCRIPTORS_MAX = 128
@@ -21,21 +18,12 @@ GROWTH_KIB_MAX = 64 * 1024
 LOG_BYTES_MAX = 64 * 1024
 
 
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    yield supervisor
-    supervisor.clean_up()
-
-
 def resident_kib(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def test_killed_intake_is_replaced_despite_many_admin_connections(
-    supervised: Supervised,
-) -> None:
+def test_killed_intake_is_replaced_despite_many_admin_connections(supervised: Supervised) -> None:
     supervised.start()
     state = supervised.state()
     supervisor_pid, (killed,) = state["pids"]["supervisor"], state["pids"]["intake"]

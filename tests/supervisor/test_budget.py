@@ -7,14 +7,7 @@ import pytest
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import Budget
 from receiver.supervisor.budget import Answers, FailureBudget
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.support.clock import Clock
 
 
 def snapshots_of(**statuses: int) -> list[Snapshot]:

@@ -14,43 +14,28 @@ import pytest
 from receiver.settings import Settings
 from receiver.supervisor.sockets import Sockets, bind, open_sockets
 from tests.intake.test_process import one_span
-from tests.intake.test_tls import client_context, write_certificates
-from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
+from tests.supervisor.supervised import (
+    Supervised,
+    is_alive,
+    is_stopped,
+    post,
+    read_to_end,
+    status_of,
+    wait_until,
+)
 from tests.support.intake import request
+from tests.support.tls import client_context, write_certificates
 
+CONFIG = "intakes = 2\n[journal]\ndisk_free_min = '4MiB'\n"
 QUEUED_CONNECTIONS = 200
 ANY_PORT = "127.0.0.1:0"
 
 
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    supervisor.configure("intakes = 2\n[journal]\ndisk_free_min = '4MiB'\n")
-    yield supervisor
-    supervisor.clean_up()
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-def read_to_end(connection: socket.socket) -> bytes:
-    """Read until the other end closes; a reset raises."""
-    return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-def status_of(answer: bytes) -> bytes:
-    return answer.split(b" ")[1]
-
-
-def test_queued_connections_are_answered_when_the_receiver_stops(
-    supervised: Supervised,
-) -> None:
+def test_queued_connections_are_answered_when_the_receiver_stops(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.processes.intake")
     intakes = supervised.state()["pids"]["intake"]
     for pid in intakes:
-        os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda pid=pid: is_stopped(pid))  # type: ignore[misc]
+        supervised.stop_process(pid)
 
     with ExitStack() as stack:
         queued = [stack.enter_context(supervised.connect("listen")) for _ in range(QUEUED_CONNECTIONS)]
@@ -70,18 +55,10 @@ def test_queued_connections_are_answered_when_the_receiver_stops(
     assert supervised.exit_code() == 0
 
 
-def post(supervised: Supervised) -> bytes:
-    """Send a delivery on its own connection, and return the status."""
-    with supervised.connect("listen") as connection:
-        connection.sendall(request(one_span(), connection="close"))
-        return status_of(read_to_end(connection))
-
-
 def test_deliveries_are_answered_while_a_hung_store_process_is_stopped(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.processes.intake")
     store = supervised.state()["pids"]["store"]
-    os.kill(store, signal.SIGSTOP)
-    wait_until(lambda: is_stopped(store))
+    supervised.stop_process(store)
 
     supervised.signal(signal.SIGTERM)
     wait_until(lambda: supervised.admin("/readyz")[0] == 503)
@@ -93,16 +70,13 @@ def test_deliveries_are_answered_while_a_hung_store_process_is_stopped(supervise
     assert list(supervised.directory.glob("journal/*/*.lz4"))
 
 
-def test_acknowledged_deliveries_are_sealed_before_the_store_process_stops(
-    supervised: Supervised,
-) -> None:
+def test_acknowledged_deliveries_are_sealed_before_the_store_process_stops(supervised: Supervised) -> None:
     supervised.configure("[journal]\ndisk_free_min = '4MiB'\nsegment_age_ms_max = 600000\n")
     supervised.start(INTAKE="receiver.processes.intake")
     store = supervised.state()["pids"]["store"]
     assert post(supervised) == b"200"
     assert not list(supervised.directory.glob("journal/*/*.lz4"))
-    os.kill(store, signal.SIGSTOP)
-    wait_until(lambda: is_stopped(store))
+    supervised.stop_process(store)
 
     supervised.signal(signal.SIGTERM)
     wait_until(lambda: bool(list(supervised.directory.glob("journal/*/*.lz4"))))

@@ -4,59 +4,41 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from structlog.testing import capture_logs
 
 from receiver import __version__
 from receiver.metrics import Metrics
 from receiver.supervisor.summary import Summary
-from tests.supervisor.test_intakes import post
-from tests.supervisor.test_supervisor import Supervised, wait_until
+from tests.supervisor.supervised import Supervised, post, wait_until
 
-
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    supervisor.configure(
-        "[journal]\ndisk_free_min = '4MiB'\n[[drain]]\nname = 'shop'\n[[drain]]\nname='b'\npath='/b'"
-    )
-    yield supervisor
-    supervisor.clean_up()
+CONFIG = "[journal]\ndisk_free_min = '4MiB'\n[[drain]]\nname = 'shop'\n[[drain]]\nname='b'\npath='/b'"
 
 
 def events(supervised: Supervised, event: str) -> list[dict[str, Any]]:
     """Return the fields of all log lines with this event."""
-    lines = (supervised.directory / "log").read_text().splitlines()
-    parsed: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{")]
+    lines = [line for line in supervised.log.splitlines() if line.startswith("{")]
+    parsed: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return [fields for fields in parsed if fields["event"] == event]
 
 
-def test_ready_line_has_version_addresses_and_configuration(supervised: Supervised) -> None:
-    supervised.start()
-
-    wait_until(lambda: bool(events(supervised, "ready")))
-
-    (ready,) = events(supervised, "ready")
-    assert {name: ready[name] for name in ("listen", "admin", "api")} == supervised.state()["urls"]
-    assert ready["docs"] == f"{ready['api']}/docs"
-    assert ready["version"] == __version__
-    assert ready["store"] == "embedded"
-    assert ready["data_dir"] == str(supervised.directory)
-    assert ready["config"] == str(supervised.directory / "trace-drain.toml")
-    assert ready["drains"] == ["shop /v1/traces", "b /b"]
-
-
-def test_first_delivery_is_logged_and_the_stop_logs_a_summary(supervised: Supervised) -> None:
+def test_start_first_delivery_and_stop_are_logged_with_their_facts(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.processes.intake")
+    wait_until(lambda: bool(events(supervised, "ready")))
+    urls = supervised.state()["urls"]
 
     assert [post(supervised), post(supervised)] == [b"200", b"200"]
     supervised.signal(signal.SIGTERM)
 
     assert supervised.exit_code() == 0
+    (ready,) = events(supervised, "ready")
+    assert {name: ready[name] for name in ("listen", "admin", "api")} == urls
+    assert ready["docs"] == f"{ready['api']}/docs"
+    assert (ready["version"], ready["store"]) == (__version__, "embedded")
+    assert ready["data_dir"] == str(supervised.directory)
+    assert ready["config"] == str(supervised.directory / "trace-drain.toml")
+    assert ready["drains"] == ["shop /v1/traces", "b /b"]
     (first,) = events(supervised, "first delivery accepted")
     assert (first["drain"], first["content_type"], first["spans"]) == ("shop", "protobuf", 1)
     (summary,) = events(supervised, "summary")

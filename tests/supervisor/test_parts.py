@@ -22,13 +22,13 @@ from receiver.metrics import Metrics
 from receiver.settings import Access, Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
-from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import environment, pauses_s
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, ReceiverState, read_state
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.run import INTAKE_PAUSE_S_MAX, notify
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
+from tests.support.cases import each_case
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)
 STATE = ReceiverState(
@@ -219,11 +219,7 @@ def test_setting_that_waits_for_the_next_start_keeps_its_origin() -> None:
 
     origins = applicable_settings(running, new).origins(before, after)
 
-    assert origins == {
-        "intakes": "flag --intakes",
-        "data_dir": "file a.toml",
-        "sampling.rate": "file a.toml",
-    }
+    assert origins == {"intakes": "flag --intakes", "data_dir": "file a.toml", "sampling.rate": "file a.toml"}
 
 
 def test_banner_commands_send_a_current_trace_and_query_it() -> None:
@@ -242,44 +238,54 @@ def test_banner_commands_send_a_current_trace_and_query_it() -> None:
     assert "canary" not in send
 
 
-def test_banner_names_the_clickhouse_port_if_there_is_one() -> None:
-    state = msgspec.structs.replace(STATE, urls={**STATE.urls, "clickhouse": "http://127.0.0.1:4"})
-
-    assert "clickhouse http://127.0.0.1:4" in startup_banner(Settings(), state)
-    assert "clickhouse" not in startup_banner(Settings(), STATE)
+WITH_CLICKHOUSE = msgspec.structs.replace(STATE, urls={**STATE.urls, "clickhouse": "http://127.0.0.1:4"})
+SELF_SIGNED = Tls(self_signed=True, cert_file="/data/tls/cert.pem")
+SIGNED = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
 
 
-def test_banner_query_command_names_the_configuration_file() -> None:
-    settings = Settings(data_dir="d", api_token="canary", drain=(Drain(name="a"),))
+@each_case(
+    ("settings", "state", "expected"),
+    [
+        pytest.param(
+            Settings(), STATE, "pages      http://127.0.0.1:3   (API: http://127.0.0.1:3/docs)\n", id="API"
+        ),
+        pytest.param(
+            Settings(), WITH_CLICKHOUSE, "clickhouse http://127.0.0.1:4   (read-only)\n", id="ClickHouse"
+        ),
+        pytest.param(
+            Settings(tls=SELF_SIGNED),
+            STATE,
+            "trust      OTEL_EXPORTER_OTLP_CERTIFICATE=/data/tls/ca.crt\n",
+            id="authority for exporters",
+        ),
+        pytest.param(
+            Settings(tls=SELF_SIGNED, drain=WITHOUT_TOKEN),
+            STATE,
+            "--cacert /data/tls/ca.crt ",
+            id="authority",
+        ),
+        pytest.param(
+            Settings(data_dir="d", drain=WITHOUT_TOKEN),
+            STATE,
+            " --config 'my own.toml' --data d\n",
+            id="file",
+        ),
+        pytest.param(
+            Settings(drain=(SIGNED,)),
+            STATE,
+            "send a first trace from the platform that signs them\n",
+            id="signed",
+        ),
+    ],
+)
+def test_banner_names_addresses_authority_and_configuration(
+    settings: Settings, state: ReceiverState, expected: str
+) -> None:
+    banner = startup_banner(msgspec.structs.replace(settings, api_token="canary"), state, Path("my own.toml"))
 
-    banner = startup_banner(settings, STATE, Path("my own.toml"))
-
-    line = next(line for line in banner.splitlines() if " trace " in line)
-    assert shlex.split(line)[-4:] == ["--config", "my own.toml", "--data", "d"]
+    assert expected in f"{banner}\n"
+    assert ("clickhouse" in banner) == (state is WITH_CLICKHOUSE)
     assert "canary" not in banner
-
-
-def test_banner_names_the_description_of_the_api() -> None:
-    banner = startup_banner(Settings(drain=(Drain(name="a"),)), STATE)
-
-    assert f"pages      {STATE.urls['api']}   (API: {STATE.urls['api']}/docs)" in banner.splitlines()
-
-
-def test_banner_names_the_ca_file_of_a_self_signed_certificate(tmp_path: Path) -> None:
-    settings = with_certificate(Settings(tls=Tls(self_signed=True), drain=(Drain(name="a"),)), tmp_path)
-
-    banner = startup_banner(settings, STATE)
-
-    assert f"OTEL_EXPORTER_OTLP_CERTIFICATE={tmp_path}/tls/ca.crt" in banner
-    assert f"--cacert {tmp_path}/tls/ca.crt" in banner
-
-
-def test_banner_has_no_send_command_for_signed_drains() -> None:
-    signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
-
-    assert "send a first trace from the platform that signs them" in startup_banner(
-        Settings(drain=(signed,)), STATE
-    )
 
 
 def test_notify_sends_to_the_systemd_socket(tmp_path: Path) -> None:

@@ -17,19 +17,11 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.supervisor.child import Child, Role
 from receiver.supervisor.sockets import RESERVED, DescriptorReserve
-from tests.supervisor.test_intakes import is_stopped
-from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
+from tests.supervisor.supervised import Supervised, is_alive, wait_until
 
+CONFIG = "intakes = 2"
 CONNECTIONS = 40
 """Enough for two intakes: the probability that all connections reach the same intake is 2**-39."""
-
-
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    supervisor.configure("intakes = 2")
-    yield supervisor
-    supervisor.clean_up()
 
 
 def crash_repeatedly(supervised: Supervised, name: str = "intake-0") -> int:
@@ -46,17 +38,20 @@ def test_healthy_intake_answers_all_connections_while_the_other_crashes(supervis
     supervised.start()
     healthy = supervised.state()["pids"]["intake"][1]
 
-    crash_repeatedly(supervised)
+    killed = crash_repeatedly(supervised)
     answered_by = {supervised.send_command() for _ in range(CONNECTIONS)}
 
     assert answered_by == {str(healthy)}
+    fields = f'"name": "intake-0", "pid": {killed}, "exit": "signal SIGKILL", "action": "replaced"'
+    wait_until(lambda: fields in supervised.log)
+    metric = 'trace_drain_process_restarts_total{process="intake-0"}'
+    wait_until(lambda: metric in supervised.admin("/metrics")[1])
 
 
 def test_connections_queued_for_a_killed_intake_are_answered_by_the_other(supervised: Supervised) -> None:
     supervised.start()
     stopped, healthy = supervised.state()["pids"]["intake"]
-    os.kill(stopped, signal.SIGSTOP)
-    wait_until(lambda: is_stopped(stopped))
+    supervised.stop_process(stopped)
 
     with ExitStack() as stack:
         queued = [stack.enter_context(supervised.connect("listen")) for _ in range(CONNECTIONS)]
@@ -69,8 +64,7 @@ def test_connections_queued_for_a_killed_intake_are_answered_by_the_other(superv
 def test_connections_of_an_unresponsive_intake_are_answered_by_the_other(supervised: Supervised) -> None:
     supervised.start(silence_s=600.0)
     stopped, healthy = supervised.state()["pids"]["intake"]
-    os.kill(stopped, signal.SIGSTOP)
-    wait_until(lambda: is_stopped(stopped))
+    supervised.stop_process(stopped)
 
     answered_by = {supervised.send_command() for _ in range(CONNECTIONS)}
 
@@ -89,17 +83,6 @@ def test_replaced_intake_answers_connections_again(supervised: Supervised) -> No
     intakes = {str(pid) for pid in supervised.state()["pids"]["intake"]}
     wait_until(lambda: {supervised.send_command() for _ in range(CONNECTIONS)} == intakes)
     assert str(before) not in intakes
-
-
-def test_crash_is_logged_with_its_cause_and_action(supervised: Supervised) -> None:
-    supervised.start()
-
-    killed = crash_repeatedly(supervised)
-
-    fields = f'"name": "intake-0", "pid": {killed}, "exit": "signal SIGKILL", "action": "replaced"'
-    wait_until(lambda: fields in (supervised.directory / "log").read_text())
-    metric = 'trace_drain_process_restarts_total{process="intake-0"}'
-    wait_until(lambda: metric in supervised.admin("/metrics")[1])
 
 
 def test_supervisor_without_free_descriptors_replaces_an_intake_and_updates_the_state(
@@ -126,7 +109,7 @@ def test_repeated_exits_are_logged_as_a_single_condition(supervised: Supervised)
     supervised.launch()
     wait_until(lambda: supervised.start_count("store") >= 5)
 
-    log = (supervised.directory / "log").read_text()
+    log = supervised.log
     assert log.count("process exited unexpectedly") == 2
     assert 1 <= log.count("process exits repeatedly") < supervised.start_count("store") - 2
     assert log.count('"error": "the disk has 1 MiB free"') == log.count('"name": "store", "pid"')

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from receiver.supervisor.restart_history import REPORTED_MIN, WITHIN_S, RestartHistory
-from tests.supervisor.test_supervisor import Supervised, wait_until
+from tests.supervisor.supervised import Supervised, wait_until
 
 
 def test_repeated_exits_are_reported_until_they_are_old() -> None:
@@ -27,22 +25,20 @@ def test_repeated_exits_are_reported_until_they_are_old() -> None:
 
 
 @pytest.mark.fault("the store process exits repeatedly")
-def test_repeated_exits_of_the_store_process_are_reported_and_senders_are_unaffected(tmp_path: Path) -> None:
-    supervised = Supervised(tmp_path)
-    try:
-        supervised.start()
-        assert supervised.admin("/readyz") == (200, "ok\n")
-        for _ in range(REPORTED_MIN):
-            before = supervised.state()["pids"]["store"]
-            with supervised.connect("api") as connection:
-                connection.sendall(b"crash\n")
-                connection.recv(1)
-            wait_until(lambda before=before: supervised.state()["pids"]["store"] not in {0, before})  # type: ignore[misc]
+def test_repeated_exits_of_the_store_process_are_reported_and_senders_are_unaffected(
+    supervised: Supervised,
+) -> None:
+    supervised.start()
+    assert supervised.admin("/readyz") == (200, "ok\n")
+    for _ in range(REPORTED_MIN):
+        before = supervised.state()["pids"]["store"]
+        with supervised.connect("api") as connection:
+            connection.sendall(b"crash\n")
+            connection.recv(1)
+        wait_until(lambda before=before: supervised.state()["pids"]["store"] not in {0, before})  # type: ignore[misc]
 
-        reason = "store ends: exited 3 times in the last 10 minutes"
-        assert supervised.admin("/readyz") == (200, f"[-] {reason}\nok\n")
-        assert 'trace_drain_process_ends_recent{process="store"} 3.0' in supervised.admin("/metrics")[1]
-        assert "process exits repeatedly" in (tmp_path / "log").read_text()
-        assert supervised.send_command()
-    finally:
-        supervised.clean_up()
+    reason = "store ends: exited 3 times in the last 10 minutes"
+    assert supervised.admin("/readyz") == (200, f"[-] {reason}\nok\n")
+    assert 'trace_drain_process_ends_recent{process="store"} 3.0' in supervised.admin("/metrics")[1]
+    assert "process exits repeatedly" in supervised.log
+    assert supervised.send_command()

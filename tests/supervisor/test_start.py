@@ -5,12 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.supervisor.test_supervisor import Supervised, wait_until
+from tests.supervisor.supervised import Supervised, wait_until
 
 STORE = {
     "chdb",
@@ -23,13 +21,6 @@ STORE = {
     ),
 }
 SLOW = {"cryptography", "google.protobuf", "importlib.metadata", "opentelemetry", "prometheus_client"}
-
-
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    supervisor = Supervised(tmp_path)
-    yield supervisor
-    supervisor.clean_up()
 
 
 @pytest.mark.parametrize(
@@ -52,15 +43,6 @@ def test_process_does_not_import_unneeded_modules_at_start(module: str, unwanted
 
     assert unwanted & set(loaded.split()) == set()
     assert module in loaded.split()
-
-
-def test_store_process_starts_after_the_intakes(supervised: Supervised) -> None:
-    supervised.configure("intakes = 3")
-
-    supervised.start()
-
-    wait_until(lambda: len(supervised.events()) == 4)
-    assert supervised.events()[3] == "store start 0"
 
 
 def test_slow_intakes_delay_neither_the_store_process_nor_the_admin_port(supervised: Supervised) -> None:

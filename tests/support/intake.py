@@ -13,20 +13,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Self
 
 import uvloop
 
-from receiver.errors import JournalFull, StaleSegment
-from receiver.intake.admission import Admission, Budget, Claim, budget
+from receiver.errors import JournalFull
+from receiver.intake.admission import Admission, budget
 from receiver.intake.committer import Committer
 from receiver.intake.connections.listener import caps
 from receiver.intake.connections.load_shedding import LoadShedder
 from receiver.intake.connections.server import IntakeServer
 from receiver.intake.handler import DeliveryHandler
-from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import KeepWebhook, Routes
-from receiver.journal.outcomes import SegmentOutcome
+from receiver.journal.quarantine import Quarantine
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Drain, Limits, Settings, Webhook
@@ -35,7 +35,6 @@ P = ParamSpec("P")
 TEST_S_MAX = 20
 """A test that hangs fails; pytest-timeout's signal does not reach into uvloop."""
 SPAN_BODY = b"\n\x05spans"
-__all__ = ["SPAN_BODY", "Answer", "AppenderDouble", "CoreDouble", "OutcomeDouble", "StaleSegment"]
 
 
 def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -70,6 +69,11 @@ class OutcomeDouble:
     reasons: Sequence[tuple[str, int]] = ()
 
     @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Spans received, stored, sampled out, rejected and unresolved."""
+        return self.received, self.stored, self.sampled_out, self.rejected, self.unresolved
+
+    @property
     def is_plain(self) -> bool:
         """Whether the delivery was accepted completely and without a warning."""
         return self.verdict == "accepted" and not self.rejected and not self.message
@@ -88,14 +92,7 @@ class CommitDouble:
     def spans(self) -> list[tuple[str, int, int, int, int, int]]:
         """Span counts of each delivery; they need not be summed per drain."""
         return [
-            (
-                drain,
-                outcome.received,
-                outcome.stored,
-                outcome.sampled_out,
-                outcome.rejected,
-                outcome.unresolved,
-            )
+            (drain, *outcome.counts)
             for drain, outcome in zip(self.drains, self.outcomes, strict=True)
             if outcome.verdict == "accepted"
         ]
@@ -119,6 +116,18 @@ class CoreDouble:
 
     def __post_init__(self) -> None:
         self.may_continue.set()
+
+    @classmethod
+    def paused(cls) -> Self:
+        """Return a core that waits in its first group until `may_continue` is set."""
+        core = cls()
+        core.pause()
+        return core
+
+    def pause(self) -> None:
+        """Wait in the next group until `may_continue` is set. `running` is set when the group begins."""
+        self.may_continue.clear()
+        self.running.clear()
 
     def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
         self.groups.append(list(deliveries))
@@ -246,23 +255,36 @@ class Intake:
     port: int
     load_shedder: LoadShedder
     tls: ssl.SSLContext | None = None
+    opened: list[Connection] = field(default_factory=list)
 
     async def connect(self, source: str = "127.0.0.1") -> Connection:
-        """Open a connection."""
+        """Open a connection. It is closed when the intake stops, if the test does not close it."""
         name = "localhost" if self.tls else None
         streams = await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=self.tls, server_hostname=name, local_addr=(source, 0)
         )
-        return Connection(*streams)
+        self.opened.append(Connection(*streams))
+        return self.opened[-1]
+
+    async def used_connection(self, source: str = "127.0.0.1", **headers: str) -> Connection:
+        """Open a connection with an accepted delivery. The next with the same head takes the fast path."""
+        connection = await self.connect(source)
+        assert (await connection.exchange(request(SPAN_BODY, "/v1/traces", "POST", **headers))).status == 200
+        return connection
 
     async def exchange(self, raw: bytes) -> Answer:
         """Send these bytes on a new connection and read one answer."""
         connection = await self.connect()
         try:
-            connection.writer.write(raw)
-            return await connection.answer()
+            return await connection.exchange(raw)
         finally:
             await connection.close()
+
+    async def received_after(self, raw: bytes) -> bytes:
+        """Send these bytes on a new connection, and return what is received until the receiver closes it."""
+        connection = await self.connect()
+        connection.writer.write(raw)
+        return await connection.closed()
 
     def held_count(self) -> int:
         """Return how many deliveries wait for room in the journal."""
@@ -274,17 +296,11 @@ class Intake:
 
     def counted(self, name: str, *labels: str) -> float:
         """Read a counter."""
-        series = self.metrics.snapshot().series
         return sum(
-            sample.value
-            for sample in series
-            if sample.name == name and sample.labels[: len(labels)] == labels
+            series.value
+            for series in self.metrics.snapshot().series
+            if series.name == name and series.labels[: len(labels)] == labels
         )
-
-
-def claim_of(size_bytes: int) -> Claim:
-    """Return a claim from a budget that is never used up."""
-    return Admission(Budget(1 << 40, 0), lambda: None).admit(size_bytes, is_known=True)
 
 
 def request(body: bytes = SPAN_BODY, path: str = "/v1/traces", method: str = "POST", **headers: str) -> bytes:
@@ -307,6 +323,11 @@ class Connection:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+
+    async def exchange(self, raw: bytes, *, bodyless: bool = False) -> Answer:
+        """Send these bytes and read one response."""
+        self.writer.write(raw)
+        return await self.answer(bodyless=bodyless)
 
     async def answer(self, *, bodyless: bool = False) -> Answer:
         """Read one response; interim ones are kept in `raw`."""
@@ -366,21 +387,14 @@ async def running(  # noqa: PLR0913 - each test needs only a few
     port = sock.getsockname()[1]
     committing = asyncio.create_task(committer.run())
     server.listen(sock, tls[0] if tls else None)
+    parts = (server, admission, delivery_handler, committer, core, appender, metrics, port, load_shedder)
+    intake = Intake(*parts, tls[1] if tls else None)
     try:
-        yield Intake(
-            server,
-            admission,
-            delivery_handler,
-            committer,
-            core,
-            appender,
-            metrics,
-            port,
-            load_shedder,
-            tls[1] if tls else None,
-        )
+        yield intake
     finally:
         core.may_continue.set()
         appender.may_continue.set()
+        for connection in intake.opened:
+            await connection.close()
         await server.stop(0.1)
         await committer.close(committing)

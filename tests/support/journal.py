@@ -14,6 +14,7 @@ from receiver.journal.epoch_directory import EpochDirectory
 from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal, SegmentFile
+from tests.support.clock import Clock
 from tests.support.record_layout import record
 
 if TYPE_CHECKING:
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
 
 ROOT = Path("/journal")
 """Journal directory on a `MemoryDisk`."""
-
-
-class Clock:
-    """Clock that tests advance."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        """Return the current time."""
-        return self.now_s
 
 
 def limits(**setting_keys: int | str) -> settings.Journal:

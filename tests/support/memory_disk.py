@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 State = TypeVar("State", bytearray, dict[str, "Node[Any]"])
 
 
+def broken_disk() -> OSError:
+    """Return the error of a disk that fails."""
+    return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def full_disk() -> OSError:
+    """Return the error of a disk without space."""
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class Killed(BaseException):
     """Raised where the simulated process is killed in the middle of a call."""
 
@@ -97,7 +107,7 @@ class MemoryDisk:
         self._fds.clear()
         self._locks.clear()
 
-    def cut_power(self, pick: Callable[[int], int]) -> None:
+    def cut_power(self, pick: Callable[[int], int] = lambda _count: 0) -> None:
         """Cut the power. Each file and directory keeps the first `pick(count)` of its pending changes."""
         self.kill()
         for node in self._nodes():

@@ -8,11 +8,11 @@ import pytest
 
 from receiver import transcode
 from receiver.errors import ReceiverError, StoreTrouble
-from receiver.intake.pending import PendingDelivery
-from receiver.intake.store_waiters import PartlyStored, StoreWaiters, delivery_digests
-from receiver.journal.outcomes import STORED, SegmentOutcome, SegmentOutcomes
+from receiver.intake.pending import PartlyStored, PendingDelivery, StoreWaiters, delivery_digests
+from receiver.journal.writer_notes import STORED, SegmentOutcome, SegmentOutcomes
 from receiver.model import Outcome, SegmentId
-from tests.support.intake import OutcomeDouble, claim_of
+from tests.support.committer import claim_of
+from tests.support.intake import OutcomeDouble
 from tests.support.redelivery import EPOCH, POLICY, Harness, delivery
 from tests.support.segments import DIGEST_KEY, day_of
 
@@ -92,7 +92,7 @@ def test_outcome_counts_dead_rows_of_a_piece_by_delivery(harness: Harness) -> No
 
 
 def test_only_the_newest_outcomes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.journal.outcomes.OUTCOMES_MAX", 3)
+    monkeypatch.setattr("receiver.journal.writer_notes.OUTCOMES_MAX", 3)
     outcomes = SegmentOutcomes(tmp_path / "outcomes")
     for seq in range(1, 6):
         outcomes.write(SegmentId(EPOCH, seq), STORED)

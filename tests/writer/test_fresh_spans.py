@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from receiver.errors import StoreTrouble
-from receiver.journal.deferred import DeferredSegments
+from receiver.journal.writer_notes import DeferredSegments
 from receiver.writer import splitting
 from receiver.writer.environment import Stopping
 from receiver.writer.segment_state import ActiveState, Observation

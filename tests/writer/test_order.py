@@ -10,7 +10,7 @@ import pytest
 
 from receiver.dead_letters.directory import DeadLetters
 from receiver.errors import StoreTrouble
-from receiver.journal.outcomes import SegmentOutcomes
+from receiver.journal.writer_notes import SegmentOutcomes
 from receiver.ledger.ledger import Ledger
 from receiver.redelivery.window import Window
 from receiver.writer.splitting import Splitter

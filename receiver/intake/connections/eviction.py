@@ -130,5 +130,5 @@ class UnfinishedHeads(Generic[C]):
         return evicted
 
     def discard(self, connection: C) -> None:
-        """Forget the head of a connection, which is complete or whose connection has closed."""
+        """Stop counting a head that is complete or whose connection has closed."""
         self.bytes_total -= self._bytes.pop(connection, 0)

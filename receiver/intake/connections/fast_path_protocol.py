@@ -21,7 +21,7 @@ from aiohttp.web_request import BaseRequest
 from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.intake.admission import announced_bytes_max
 from receiver.intake.answers import Reply
-from receiver.intake.connections.arriving_body import ArrivingBody
+from receiver.intake.connections.body import ArrivingBody
 from receiver.intake.connections.listener import AcceptedConnection
 from receiver.intake.connections.protocol import INTERNAL_ERROR, READ_BUFFER_BYTES, IntakeProtocol
 from receiver.intake.endpoint import Endpoint

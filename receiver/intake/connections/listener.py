@@ -234,11 +234,11 @@ class DrainListener:
             )
 
     def forget(self, connection: AcceptedConnection) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection from all counts and queues."""
         self.idle.discard(connection)
         self.heads.discard(connection)
         self._refused.discard(connection)
-        # An evicted connection is forgotten twice: at the eviction, and when its socket has closed.
+        # An evicted connection is removed twice: at the eviction, and when its socket has closed.
         if connection in self._connections:
             del self._connections[connection]
             self._of_address[connection.address] -= 1

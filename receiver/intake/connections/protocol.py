@@ -122,7 +122,7 @@ class IntakeProtocol(AiohttpConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start serving a connection, or refuse it if it is over the limit."""
         stream = cast("asyncio.Transport", transport)
-        self._connection.close_protocol = self.hang_up
+        self._connection.close_protocol = self.force_close
         if self._connection.is_closed:  # evicted during the handshake, whose cancellation came too late
             self._is_closing = True
             stream.abort()
@@ -161,9 +161,8 @@ class IntakeProtocol(AiohttpConnection):
         self._closed_event.set()
         self._connection.mark_closed()
         super().connection_lost(exc)
-        self._open_payload = (
-            None  # breaks a reference cycle that would live until the next garbage collection
-        )
+        # Breaks a reference cycle that would live until the next garbage collection.
+        self._open_payload = None
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and stop parsing at the first error."""
@@ -265,7 +264,7 @@ class IntakeProtocol(AiohttpConnection):
     def _discard(self, more_bytes: int) -> None:
         self._discarded_bytes += more_bytes
         if self._discarded_bytes > LINGER_BYTES_MAX and self.transport is not None:
-            self.transport.pause_reading()  # TCP then stops a peer that goes on sending
+            self.transport.pause_reading()  # TCP then stops a peer that keeps sending
 
     def _stop_parsing(self) -> None:
         """Stop parsing. Also ends a body that is being read, whose reader aiohttp would leave waiting."""
@@ -297,11 +296,7 @@ class IntakeProtocol(AiohttpConnection):
         if self._open_payload is not None and not self._open_payload.is_eof():
             self._open_payload.set_exception(ShuttingDown(STOPPING_MESSAGE))
         elif not self.is_working:
-            self.hang_up()
-
-    def hang_up(self) -> None:
-        """Close the connection without an answer."""
-        self.force_close()
+            self.force_close()
 
     def abort(self) -> None:
         """Close the connection at once and discard unsent bytes."""

@@ -1,7 +1,7 @@
 """Intake server: the connections of the drain endpoint, accepted on a socket that the supervisor owns.
 
 Invariant: stopping resets no connection. The backlog of the socket is accepted first. Open connections get
-    `Connection: close` with their next answer, idle ones are closed after `IDLE_S`, and a body that is
+    `Connection: close` with their next answer, idle connections are closed after `IDLE_S`, and a body that is
     incomplete at the end of the grace period is answered 503.
 """
 
@@ -109,5 +109,5 @@ class IntakeServer:
                 return
             for connection in open_now:
                 if connection.idle_s(now) >= IDLE_S:
-                    connection.hang_up()
+                    connection.force_close()
             await asyncio.sleep(POLL_S)

@@ -58,10 +58,7 @@ def expires_at_s(tls: Tls) -> float:
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.load_verify_locations(tls.cert_file)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    peers = (
-        client.wrap_bio(to_client, to_server),
-        server.wrap_bio(to_server, to_client, server_side=True),
-    )
+    peers = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
     try:
         for peer in peers * HANDSHAKE_ROUNDS:
             with contextlib.suppress(ssl.SSLWantReadError):

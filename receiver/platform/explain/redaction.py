@@ -22,8 +22,8 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from receiver.patterns import PatternSet
 from receiver.settings import Explain
+from receiver.transcode import PatternSet
 
 SEARCHED_CHARACTERS_MAX: Final = 8_192
 """Part of a text that is searched: far more than `TEXT_CHARACTERS_MAX`, after which a text is cut."""

@@ -221,7 +221,7 @@ def test_change_is_durable_before_its_webhook_is_forgotten() -> None:
         try:
             apply_waiting(disk)
         except Killed:
-            disk.cut_power(lambda _count: 0)
+            disk.cut_power()
         else:
             assert count > 5
             return

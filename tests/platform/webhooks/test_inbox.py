@@ -84,7 +84,7 @@ def random_loss(seed: int) -> Callable[[MemoryDisk], None]:
 
 LOSSES: dict[str, Callable[[MemoryDisk], None]] = {
     "killed": lambda disk: disk.kill(),
-    "power failure, unsynced data lost": lambda disk: disk.cut_power(lambda _count: 0),
+    "power failure, unsynced data lost": lambda disk: disk.cut_power(),
     "power failure, unsynced data kept": lambda disk: disk.cut_power(lambda count: count),
     **{f"power failure, random loss {seed}": random_loss(seed) for seed in range(4)},
 }
@@ -125,7 +125,7 @@ def test_acknowledged_webhook_survives_a_disk_error_at_any_call(code: int, *, is
         if len(disk.calls) < count:
             return
 
-        disk.cut_power(lambda _count: 0)
+        disk.cut_power()
         assert acknowledged <= known_after(disk)
     pytest.fail(f"more than {CALLS_MAX} calls; expected fewer")
 
@@ -138,7 +138,7 @@ def test_change_of_an_acknowledged_webhook_survives_a_crash_at_any_call() -> Non
         try:
             use(disk, acknowledged, "project.created")
         except Killed:
-            disk.cut_power(lambda _count: 0)
+            disk.cut_power()
         else:
             return
         new_applier(disk).apply_waiting()
@@ -188,7 +188,7 @@ def test_two_intakes_never_rename_the_draft_of_each_other() -> None:
 
     disk.fault = keep_inside
     keep(outer, "a")
-    disk.cut_power(lambda _count: 0)
+    disk.cut_power()
 
     assert [webhook.id for webhook in Inbox(DATA, disk).waiting()] == ["a"]
 
