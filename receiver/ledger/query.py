@@ -18,7 +18,7 @@ from receiver.errors import MalformedBody
 from receiver.ledger.balance import Balance
 from receiver.ledger.ledger import Watch
 from receiver.ledger.line_sums import OTHER, Counts
-from receiver.ledger.table import Rows, TableRows, UnknownEpoch, read_table, unknown_epochs
+from receiver.ledger.table import Rows, UnknownEpoch, read_table, unknown_epochs
 from receiver.model import Heading
 from receiver.reports import LEDGER_SINCE, LedgerLine, LedgerReport, UnknownRows
 from receiver.settings import Store as StoreSettings
@@ -127,7 +127,7 @@ def verified(balances: BalanceSource, store: Store, query: LedgerQuery) -> Verif
     """Compare with the table; repeat on a difference, because a clock change may have caused it."""
     for _ in range(TRIES_MAX):
         (table, before), balance, seen = balances.between_balances(
-            lambda before: (_read(store, before, query), before)
+            lambda before: (read_table(store, before, query.since_hour, query.now_s), before)
         )
         # Rows of these segments may have been inserted before, during or after the count.
         moving = seen.since | balance.waiting
@@ -189,10 +189,6 @@ def _problem(expected: Rows, actual: Rows) -> str:
 
 def _rows_are(count: int) -> str:
     return "1 row is" if count == 1 else f"{count} rows are"
-
-
-def _read(store: Store, before: Balance, query: LedgerQuery) -> TableRows:
-    return read_table(store, before, query.since_hour, query.now_s)
 
 
 def _expected(counts: Counts, recorded_meanwhile: Counts) -> Rows:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from receiver import transcode
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.durable.files import DISK
 from receiver.errors import DeadLetterConflict, DiskTrouble, NoSuchDeadLetter, StoreTrouble
