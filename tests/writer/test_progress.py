@@ -18,7 +18,7 @@ from receiver.metrics import Metrics
 from receiver.model import Heading, SegmentId
 from receiver.store_process.metrics import report
 from tests.support.fake_clickhouse import NOW_S, TODAY, FakeFile, MemoryStore, segment_of
-from tests.writer.test_writer import WriterHarness
+from tests.support.writer_harness import WriterHarness
 
 ATTACKER, VICTIM = SegmentId(7, 1), SegmentId(7, 2)
 """A segment that fails or is expensive, and one that must not wait for it."""
@@ -186,7 +186,7 @@ def test_segment_of_many_days_is_inserted_in_groups_of_days(tmp_path: Path, part
 
     assert sorted(harness.store.parts) == sorted(set(harness.store.parts))
     assert len(harness.store.parts) == 200
-    assert harness.dead_letters == []
+    assert harness.dead == []
     assert harness.slept == []
 
 
