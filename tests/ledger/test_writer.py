@@ -21,7 +21,7 @@ from receiver.model import Heading
 from receiver.settings import Ledger as Limits
 from receiver.writer import dedupe
 from tests.support.fake_clickhouse import NOW_S, FakeFile
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
+from tests.support.redelivery import Harness, Killed, killed_at_each_step, rotted
 from tests.support.segments import day_of
 
 POISON = "error:70"
@@ -138,55 +138,37 @@ def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
 
 @pytest.mark.parametrize("outcome", ["ok", POISON], ids=["stored", "dead letter"])
 @pytest.mark.timeout(300)
-def test_kill_at_any_step_counts_a_damaged_segment_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 85):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, [outcome], injector=injector)
+def test_kill_at_any_step_counts_a_damaged_segment_once(tmp_path: Path, outcome: str) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.store.script = [outcome]
         rotted(harness.add([1], [2], [1, 4]).path, record=1)
         harness.add([2, 3])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-        injector.steps_left = -1
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
         harness.start()
         harness.drain()
 
-        assert harness.recorded.unaccounted == 0, f"killed at step {step}"
-        assert harness.recorded.received == 9 + 3 + 7, f"killed at step {step}: {harness.recorded}"
-        assert harness.recorded.stored == rows_stored(harness), f"killed at step {step}: {harness.recorded}"
+        assert harness.recorded.unaccounted == 0, kill
+        assert harness.recorded.received == 9 + 3 + 7, f"{kill}: {harness.recorded}"
+        assert harness.recorded.stored == rows_stored(harness), f"{kill}: {harness.recorded}"
 
 
 @pytest.mark.timeout(300)
-def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 105):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(
-            directory,
-            ["first_day", POISON, POISON, "ok_without_rows", "ok_without_rows", "answer_lost"],
-            injector=injector,
-        )
+def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(tmp_path: Path) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.store.script = [
+            *("first_day", POISON, POISON, "ok_without_rows", "ok_without_rows", "answer_lost")
+        ]
         harness.add([1, 2], [4])
         harness.add([2, 3])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
-        injector.steps_left = -1
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
         harness.start()
         harness.drain()
 
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
-        assert harness.recorded.stored == rows_stored(harness), f"killed at step {step}: {harness.recorded}"
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
+        assert harness.recorded.stored == rows_stored(harness), f"{kill}: {harness.recorded}"
 
 
 def test_removed_copy_is_a_duplicate_even_if_its_decision_was_lost(harness: Harness) -> None:

@@ -13,7 +13,7 @@ from msgspec.json import decode
 from receiver.durable.files import DISK
 from receiver.writer.splitting import PIECES
 from receiver.writer.units import Plan
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_disk_faults
+from tests.support.redelivery import Harness, Killed, refused_at_each_step
 from tests.writer.test_splitting import harness_with_row_limit
 
 SEGMENT = "0000000000000007-0000000001"
@@ -53,30 +53,28 @@ def test_pieces_are_synced_before_any_is_inserted(
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["one process", "restarted afterwards"])
 def test_any_single_failed_write_neither_duplicates_nor_loses_a_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_restarted: bool
+    tmp_path: Path, *, is_restarted: bool
 ) -> None:
-    injector = FaultInjector(ends_with=lambda: OSError(28, "No space left on device"))
-    inject_disk_faults(injector, monkeypatch)
-    for step in range(1, 1_000):
-        harness = harness_with_row_limit(tmp_path / str(step), injector=injector)
+    def prepare(harness: Harness) -> None:
+        harness.store.rows_max = 3
         harness.add([5])
-        harness.start()
-        injector.steps_left = step
-        harness.run_turns(6)
-        is_over, injector.steps_left = injector.steps_left > 0, -1
-        assert sum(harness.copies.values()) > 0 or not is_over
+
+    error = OSError(28, "No space left on device")
+    for refusal, harness in refused_at_each_step(
+        tmp_path, prepare, lambda harness: harness.run_turns(6), error
+    ):
+        stored_in_turns = sum(harness.copies.values())
         if is_restarted:
             harness.start()
 
         harness.drain()
 
-        assert harness.is_exact, f"refused at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"refused at step {step}: {harness.recorded}"
+        assert harness.is_exact, f"{refusal}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{refusal}: {harness.recorded}"
         assert not harness.dead_letters
-        assert list((harness.directory / "splits").glob(".*")) == [], f"refused at step {step}"
-        if is_over:
-            return
-    raise AssertionError("the test ended before the writer did")
+        assert list((harness.directory / "splits").glob(".*")) == [], refusal
+    # The turns were enough to insert a piece, so the refusals met every call before and after it.
+    assert stored_in_turns > 0
 
 
 def test_piece_that_was_split_is_not_inserted_after_a_failed_sync_of_its_plan(

@@ -5,7 +5,6 @@ Delivery n has n + 1 rows, all n days old.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,12 @@ from receiver.ledger.ledger import read_sums
 from receiver.ledger.line_sums import Counts
 from receiver.settings import Ledger as Limits
 from tests.support.fake_clickhouse import MemoryStore
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
+from tests.support.redelivery import Harness, killed_at_each_step, rotted
 from tests.support.segments import day_of
 
 
-def harness_with_row_limit(
-    directory: Path, *, rows_max: int = 3, injector: FaultInjector | None = None
-) -> Harness:
-    directory.mkdir(exist_ok=True)
-    harness = Harness(directory, injector=injector or FaultInjector())
+def harness_with_row_limit(directory: Path, *, rows_max: int = 3) -> Harness:
+    harness = Harness(directory)
     harness.store.rows_max = rows_max
     return harness
 
@@ -177,30 +173,19 @@ def test_pieces_are_kept_while_the_journal_does_not_list_their_segment(harness: 
 
 
 @pytest.mark.parametrize("rows_max", [1, 4])
-def test_kill_at_any_step_of_a_split_stores_every_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 1_000, 2 if rows_max > 1 else 15):
-        harness = harness_with_row_limit(tmp_path / str(step), rows_max=rows_max, injector=injector)
+def test_kill_at_any_step_of_a_split_stores_every_row_once(tmp_path: Path, rows_max: int) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.store.rows_max = rows_max
         harness.add([5, 1])
         harness.add([5])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-            harness.drain()
-            break
-        injector.steps_left = -1
 
+    for kill, harness in killed_at_each_step(tmp_path, prepare, range(1, 1_000, 2 if rows_max > 1 else 15)):
         harness.start(harness.files[::-1])
         harness.drain()
 
-        assert harness.is_exact, f"killed at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"killed at step {step}: {harness.recorded}"
-        assert list((harness.directory / "splits").glob("*")) == [], f"killed at step {step}"
-    else:
-        raise AssertionError("the test ended before the writer did")
+        assert harness.is_exact, f"{kill}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{kill}: {harness.recorded}"
+        assert list((harness.directory / "splits").glob("*")) == [], kill
 
 
 def test_pieces_that_expired_after_their_insert_are_not_dead(
