@@ -33,41 +33,26 @@ def harness(tmp_path: Path) -> Harness:
 
 
 @pytest.mark.parametrize(
-    "records",
+    ("segments", "inserts"),
     [
-        pytest.param([[3, 3]], id="in one commit"),
-        pytest.param([[3, 1], [2], [1, 3]], id="in one segment"),
-        pytest.param([[3], [3], [3], [3]], id="four times"),
+        pytest.param([[[3, 3]]], 1, id="in one commit"),
+        pytest.param([[[3, 1], [2], [1, 3]]], 1, id="in one segment"),
+        pytest.param([[[3], [3], [3], [3]]], 1, id="four times"),
+        pytest.param([[[1, 2]], [[2, 3, 1]]], 2, id="in a later segment"),
+        pytest.param([[[1, 2]], [[1], [2]]], 1, id="segment with only copies"),
     ],
 )
-def test_copies_in_one_segment_are_stored_once(harness: Harness, records: list[list[int]]) -> None:
-    harness.add(*records)
+def test_copies_are_removed_before_the_first_insert(
+    harness: Harness, segments: list[list[list[int]]], inserts: int
+) -> None:
+    for records in segments:
+        harness.add(*records)
 
     harness.drain()
 
     assert harness.is_exact
-    assert len(harness.store.tokens) == 1
-
-
-def test_copy_in_a_later_segment_is_removed_before_the_first_insert(harness: Harness) -> None:
-    harness.add([1, 2])
-    again = harness.add([2, 3, 1])
-
-    harness.drain()
-
-    assert harness.is_exact
-    assert again.replaced == 1
-    assert len(harness.store.tokens) == 2
-
-
-def test_segment_with_only_copies_is_deleted_without_an_insert(harness: Harness) -> None:
-    harness.add([1, 2])
-    harness.add([1], [2])
-
-    harness.drain()
-
-    assert harness.is_exact
-    assert len(harness.store.tokens) == 1
+    assert len(harness.store.tokens) == inserts
+    assert harness.files[-1].replaced == 1
 
 
 def test_duplicates_are_counted_by_drain_with_all_their_spans(harness: Harness) -> None:
@@ -166,20 +151,10 @@ def test_only_undamaged_deliveries_of_a_damaged_segment_are_known(harness: Harne
     assert harness.is_exact
 
 
-def test_segment_that_an_older_version_inserted_is_not_deduplicated(harness: Harness) -> None:
+@pytest.mark.parametrize("script", [[], ["delayed:3"]], ids=["inserted", "INSERT still runs"])
+def test_segment_that_an_older_version_sent_is_not_deduplicated(harness: Harness, script: list[str]) -> None:
     file = harness.add([1], [2], [1])
-    harness.store.insert(file.path, token=f"{file.id}#0", query_id="q")
-    harness.start()
-
-    harness.drain()
-
-    assert harness.copies == {1: 2.0, 2: 1.0}
-    assert harness.progress.dead == {}
-
-
-def test_segment_with_a_running_insert_of_an_older_version_is_not_deduplicated(harness: Harness) -> None:
-    file = harness.add([1], [2], [1])
-    harness.store.script = ["delayed:3"]
+    harness.store.script = script
     with suppress(StoreTrouble):
         harness.store.insert(file.path, token=f"{file.id}#0", query_id=f"trace-drain-{file.id}#0")
 
