@@ -6,13 +6,10 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from receiver import transcode
-from receiver.engine.store import RowSum
-from receiver.errors import StoreTrouble
 from receiver.journal.frame import answers_of
 from receiver.ledger import ledger
 from receiver.ledger.ledger import read_sums
@@ -75,28 +72,6 @@ def test_deleted_segment_is_kept_as_a_sum(
     sums, one_by_one = read_sums(harness.directory / "ledger", Limits())
     assert sum(counts.received for counts in sums.lines.values()) == 30
     assert len(one_by_one) < 10
-
-
-def test_dead_letter_is_recorded_after_the_store_was_unavailable(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    divide = harness.store.rows_by_heading
-    asked: list[object] = []
-
-    def refused_at_first(*locations: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - any arguments
-        asked.append(locations)
-        if len(asked) == 1:
-            raise StoreTrouble("connection refused")
-        return divide(*locations)
-
-    harness.store.poisonous_days = {day_of(2)}
-    harness.add([2, 3])
-    monkeypatch.setattr(harness.store, "rows_by_heading", refused_at_first)
-
-    harness.drain()
-
-    assert harness.recorded == Counts(received=7, stored=4, dead=3)
-    assert [letter.reason.cause for letter in harness.dead_letters] == ["poison"]
 
 
 def test_partly_stored_segment_is_counted_row_by_row(harness: Harness) -> None:

@@ -54,33 +54,23 @@ def test_unreadable_segment_does_not_delay_other_segments(harness: WriterHarness
     assert harness.slept == []
 
 
-def test_segment_that_cannot_be_deleted_is_counted_before_the_next_insert(harness: WriterHarness) -> None:
+def test_segment_that_cannot_be_deleted_is_counted_again_but_not_inserted_or_reported_again(
+    harness: WriterHarness,
+) -> None:
     writer = harness.writer
     writer.drain()
-    file = harness.file(TWO_DAYS)
-    harness.files[0] = UndeletableFile(file.id, file.path)
-
-    writer.drain()
-    harness.between_turns_s += 2.0
-    writer.drain()
-
-    assert harness.store.tokens == [f"{ID}#0"]
-    assert harness.store.events.count("count") == 2
-    assert harness.dead == []
-    assert not file.path.exists()
-
-
-def test_spans_of_a_segment_that_cannot_be_deleted_are_counted_once(harness: WriterHarness) -> None:
     file = harness.file(TWO_DAYS)
     harness.files[0] = UndeletableFile(file.id, file.path, failures_left=3)
-    writer = harness.writer
 
     for _ in range(4):
         writer.drain()
         harness.between_turns_s += 60.0
 
-    assert not file.path.exists()
+    assert harness.tokens == ["#0"]
+    assert harness.store.events.count("count") == 4
     assert harness.progress.rows == 500
+    assert harness.dead == []
+    assert not file.path.exists()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,24 +34,18 @@ def dead_rows_by_cause(harness: Harness) -> list[tuple[str, int]]:
 
 
 def test_refused_rows_become_a_dead_letter_and_the_others_are_inserted(harness: Harness) -> None:
-    harness.add([1, 2, 3], [4])
-
-    harness.drain()
-
-    assert harness.copies == {1: 1, 2: 0, 3: 1, 4: 1}
-    assert dead_rows_by_cause(harness) == [("poison", 3)]
-    assert harness.progress.dead_rows == {"poison": 3}
-
-
-def test_dead_letter_names_the_error_the_drain_and_the_project(harness: Harness) -> None:
-    harness.add([1, 2, 3], drain="acme")
+    file = harness.add([1, 2, 3], [4], drain="acme")
 
     harness.drain()
 
     (letter,) = harness.dead_letters
     (dead,) = letter.reason.deliveries
+    assert harness.copies == {1: 1, 2: 0, 3: 1, 4: 1}
+    assert dead_rows_by_cause(harness) == [("poison", 3)]
+    assert harness.progress.dead_rows == {"poison": 3}
     assert letter.reason.text == "constraint is violated"
     assert (dead.drain, dead.projects, dead.rows) == ("acme", ("",), 3)
+    assert not read_segment(file, transcode, content=letter.path.read_bytes()).damage
 
 
 def test_dead_letters_are_readable_only_by_their_owner(harness: Harness) -> None:
@@ -134,26 +128,6 @@ def test_rows_that_are_refused_once_are_stored(harness: Harness) -> None:
 
     assert harness.dead_letters == []
     assert harness.is_exact
-
-
-def test_refused_rows_of_a_missing_day_leave_the_stored_days_unchanged(harness: Harness) -> None:
-    harness.add([1, 2, 3])
-    harness.store.poisonous_days = set()
-    harness.store.script = ["first_day"]
-    harness.start()
-    insert_unpoisoned = harness.store.insert
-
-    def insert(segment: Path, *, token: str, query_id: str) -> int:
-        try:
-            return insert_unpoisoned(segment, token=token, query_id=query_id)
-        finally:
-            harness.store.poisonous_days = {day_of(2)}
-
-    harness.store.insert = insert  # type: ignore[method-assign]  # from the second INSERT on
-    harness.drain()
-
-    assert harness.copies == {1: 1, 2: 0, 3: 1}
-    assert dead_rows_by_cause(harness) == [("poison", 3)]
 
 
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
@@ -242,15 +216,3 @@ def test_any_single_failed_write_loses_no_row(tmp_path: Path) -> None:
         assert dead_rows_by_cause(harness) == [("poison", 3)], refusal
         assert harness.is_accounted_for, f"{refusal}: {harness.recorded}"
         assert harness.recorded.dead == 3, f"{refusal}: {harness.recorded}"
-
-
-def test_dead_letter_is_a_readable_segment(harness: Harness) -> None:
-    harness.add([1, 2])
-    harness.drain()
-
-    (letter,) = harness.dead_letters
-    content = letter.path.read_bytes()
-    file = harness.files[0]
-    file.path.write_bytes(content)
-
-    assert not read_segment(file, transcode).damage
