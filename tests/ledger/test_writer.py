@@ -111,7 +111,10 @@ def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
     assert lost == 3
 
 
-@pytest.mark.parametrize("outcome", ["ok", POISON], ids=["stored", "dead letter"])
+@pytest.mark.parametrize(
+    "outcome",
+    [pytest.param("ok", id="stored"), pytest.param(POISON, id="dead letter", marks=pytest.mark.fault_tier)],
+)
 @pytest.mark.timeout(300)
 def test_kill_at_any_step_counts_a_damaged_segment_once(tmp_path: Path, outcome: str) -> None:
     def prepare(harness: Harness) -> None:

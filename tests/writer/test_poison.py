@@ -167,7 +167,7 @@ def test_refused_piece_becomes_a_dead_letter_at_the_split_limit(
 @pytest.mark.parametrize(
     ("records", "is_accepted_later"),
     [
-        pytest.param([[1, 2, 3]], False, id="some"),
+        pytest.param([[1, 2]], False, id="some"),
         pytest.param(
             [[1, 2, 3]],
             True,
