@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from receiver.engine import schema
@@ -208,26 +210,40 @@ def test_store_of_an_older_release_gets_the_table_of_deployment_events(store: St
     assert schema.apply(store, schema_sources(), 30) == [NAMES[-1]]
 
 
-def test_table_of_a_collector_is_recognised_and_not_changed(store: Store) -> None:
-    store.command(COLLECTOR_TABLE)
-
-    with pytest.raises(OperatorError, match=r"made by an OpenTelemetry Collector.*RENAME TABLE"):
-        schema.apply(store, schema_sources(), 30)
-
-    assert [name for (name,) in store.rows("SHOW TABLES")] == ["otel_traces"]
-    assert "OpenTelemetry Collector" in schema.status(store, schema_sources(), 30).unusable
+def development_statements(store: Store) -> list[str]:
+    engine = Engine(store.version(), embedded=True)
+    return [statement.sql for statement in schema.emit(development_sources(), engine, 30)]
 
 
-def test_table_of_a_development_version_is_refused_and_not_changed(store: Store) -> None:
-    for statement in schema.emit(development_sources(), Engine(store.version(), embedded=True), 30):
-        store.command(statement.sql)
-    definition = definition_of(store)
+@pytest.mark.parametrize(
+    ("statements", "error", "unusable"),
+    [
+        pytest.param(
+            lambda _store: [COLLECTOR_TABLE],
+            r"made by an OpenTelemetry Collector.*RENAME TABLE",
+            "OpenTelemetry Collector",
+            id="of a collector",
+        ),
+        pytest.param(
+            development_statements,
+            r"made by a development version.*export.*docs/operations\.md",
+            "development version",
+            id="of a development version",
+        ),
+    ],
+)
+def test_table_of_another_program_or_version_is_refused_and_not_changed(
+    store: Store, statements: Callable[[Store], list[str]], error: str, unusable: str
+) -> None:
+    for statement in statements(store):
+        store.command(statement)
+    before = definition_of(store), store.rows("SHOW TABLES")
 
-    with pytest.raises(OperatorError, match=r"made by a development version.*export.*docs/operations\.md"):
+    with pytest.raises(OperatorError, match=error):
         schema.apply(store, schema_sources(), 7)
 
-    assert definition_of(store) == definition
-    assert "development version" in schema.status(store, schema_sources(), 30).unusable
+    assert (definition_of(store), store.rows("SHOW TABLES")) == before
+    assert unusable in schema.status(store, schema_sources(), 30).unusable
 
 
 def test_each_file_has_one_statement_without_a_database_name() -> None:

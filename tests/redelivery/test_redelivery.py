@@ -22,6 +22,7 @@ from tests.support.redelivery import (
     Harness,
     Killed,
     inject_faults,
+    killed_at_each_step,
     refused_at_each_step,
     segment_of,
 )
@@ -246,23 +247,6 @@ SEGMENTS = ([[1, 2], [2]], [[3, 1], [4]], [[1, 2, 3]], [[5], [4, 5]])
 SMALL_WINDOW = Redelivery(entries_max=24)
 
 
-def _run_with_kills(harness: Harness, kill_at: Sequence[int], *, is_reversed: bool = False) -> int:
-    """Store the segments, killed after these numbers of steps. Returns the steps of the last run."""
-    for records in SEGMENTS:
-        harness.add(*records)
-    for steps in [*kill_at, -1]:
-        harness.injector.steps, harness.injector.steps_left = 0, steps
-        harness.kill()
-        try:
-            harness.start(harness.files[::-1] if is_reversed and steps == -1 else None)
-            harness.drain()
-        except Killed:
-            assert harness.is_accounted_for, f"killed at step {steps}: {harness.recorded}"
-            continue
-        break
-    return harness.injector.steps
-
-
 @pytest.mark.parametrize(
     "is_reversed",
     [
@@ -271,23 +255,24 @@ def _run_with_kills(harness: Harness, kill_at: Sequence[int], *, is_reversed: bo
     ],
 )
 @pytest.mark.timeout(300)
-def test_kill_at_any_step_stores_every_delivery_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_reversed: bool
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    (tmp_path / "whole").mkdir()
-    steps = _run_with_kills(Harness(tmp_path / "whole", injector=injector, limits=SMALL_WINDOW), [])
-    assert steps > 40
+def test_kill_at_any_step_stores_every_delivery_once(tmp_path: Path, *, is_reversed: bool) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.limits = SMALL_WINDOW
+        for records in SEGMENTS:
+            harness.add(*records)
 
-    for step in range(1, steps + 1):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, injector=injector, limits=SMALL_WINDOW)
-        _run_with_kills(harness, [step], is_reversed=is_reversed)
-        assert harness.is_exact, f"killed at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"killed at step {step}: {harness.recorded}"
-        assert harness.progress.dead == {}
+    kills = 0
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
+        kills += 1
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
+
+        harness.start(harness.files[::-1] if is_reversed else None)
+        harness.drain()
+
+        assert harness.is_exact, f"{kill}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{kill}: {harness.recorded}"
+        assert harness.progress.dead == {}, kill
+    assert kills > 40
 
 
 @pytest.mark.timeout(300)
