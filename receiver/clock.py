@@ -1,6 +1,6 @@
 """Trusted wall clock: the system's wall clock, as long as it agrees with the uptime, which cannot be set.
 
-The store process decides which time to trust after the clock was set (`receiver/engine/clock_check.py`) and
+The store process decides which time to trust after the clock was set (`receiver/engine/expiry.py`) and
 writes it to DATA/clock.json; intakes follow it. No span is stamped with a time at which it would be deleted.
 """
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from receiver.clock import NOTE_NAME, Now, Times
-from receiver.engine.clock_check import STEADY_S, Clock
-from receiver.engine.expiry import refuse_to_open
+from receiver.engine.expiry import STEADY_S, Clock, refuse_to_open
 from receiver.engine.opening import open_store
 from receiver.errors import OperatorError
 from receiver.settings import Settings

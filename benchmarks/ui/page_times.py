@@ -24,7 +24,7 @@ from receiver.console.api.spool import SpoolSpace
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.pages.table import PAGES
 from receiver.console.ui.site import Site
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.engine.embedded import EmbeddedStore
 from receiver.platform.feature import TEMPLATES, pages_of
 from receiver.platform.installations.platform_records import open_records

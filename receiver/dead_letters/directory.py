@@ -5,8 +5,11 @@
 
 A segment that is damaged again after a rewrite gets another dead letter: <segment>.damaged.<checksum>.
 
+Operators see one list of these and of the bodies that the intakes quarantined.
+
 Invariant: both files are durable before the original is deleted. A dead letter exists while both files exist:
-the bytes are written first and deleted first. A reason never changes.
+the bytes are written first and deleted first. A reason never changes. A dead letter whose segment still
+exists is listed but cannot be replayed or deleted.
 Never: readable by other users.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +32,11 @@ from receiver.durable.files import (
     unlink_if_exists,
     write_durably,
 )
-from receiver.errors import NoSuchDeadLetter
+from receiver.errors import DeadLetterConflict, NoSuchDeadLetter
+from receiver.journal.names import SEALED, file_name
+from receiver.journal.quarantine import Body, QuarantineFiles
 from receiver.model import SegmentId
-from receiver.reports import DeadDelivery
+from receiver.reports import CRASHED, DeadDelivery, DeadLetterEntry
 from receiver.time_range import instant_text
 
 SUFFIXES = (".native.lz4", ".native.zst")
@@ -75,8 +81,8 @@ class DeadLetters:
         self._lock = threading.RLock()
         """Held only briefly, because the writer reads this directory for every segment."""
 
-    def keep(self, content: bytes, suffix: str, reason: Reason, name: str = "") -> Path:
-        """Write a dead letter. Idempotent, so it can be repeated after a crash.
+    def keep(self, content: bytes, suffix: str, reason: Reason, name: str = "") -> DeadLetter:
+        """Write a dead letter and return it. Idempotent, so it can be repeated after a crash.
 
         `name`: its id; empty: segment and cause.
         """
@@ -90,18 +96,11 @@ class DeadLetters:
             # The bytes first: a dead letter exists once its reason does, and then must be complete.
             write_durably(kept, content)
             write_durably(self._root / f"{name}.json", msgspec.json.format(msgspec.json.encode(reason)))
-            return kept
+            return DeadLetter(name, kept, len(content), reason)
 
     def listed(self) -> list[DeadLetter]:
         """Return all dead letters, by name. A damaged reason is replaced by a substitute."""
         return self._matching("*", _reason_or_substitute)
-
-    def find(self, name: str) -> DeadLetter:
-        """Return the dead letter with this id. Raises `NoSuchDeadLetter`."""
-        for dead_letter in self.listed():
-            if dead_letter.id == name:
-                return dead_letter
-        raise NoSuchDeadLetter("no dead letter has this id; expected one that `trace-drain dead ls` prints")
 
     def of(self, segment: SegmentId) -> list[DeadLetter]:
         """Return the dead letters of a segment.
@@ -180,3 +179,85 @@ def _reason_or_substitute(path: Path) -> Reason:
         at = instant_text(path.stat().st_mtime)
         text = f"its reason cannot be read; expected JSON in '{path.name}'"
         return Reason(segment=segment, cause=cause, text=text, rows=None, at=at)
+
+
+class DeadLetterList:
+    """The directories of dead letters and of quarantined bodies."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.lock = threading.Lock()
+        """Held during a replay or deletion, including the trial INSERT of a replay."""
+        self.dead = DeadLetters(data_dir / "dead")
+        self.bodies = QuarantineFiles(data_dir / "aside")
+        self._data_dir = data_dir
+
+    def entries(self) -> list[DeadLetterEntry]:
+        """Return all dead letters and quarantined bodies."""
+        return [entry_of(item) for item in self._all()]
+
+    def find(self, name: str) -> DeadLetter | Body:
+        """Return the dead letter or body with this id. Raises `NoSuchDeadLetter`."""
+        for item in self._all():
+            if item.id == name:
+                return item
+        raise NoSuchDeadLetter(
+            "no dead letter or quarantined body has this id; expected an id that `trace-drain dead ls` prints"
+        )
+
+    def drop(self, name: str) -> None:
+        """Delete a dead letter or body. Raises `NoSuchDeadLetter`, `DeadLetterConflict`."""
+        with self.lock:
+            item = self.find(name)
+            if isinstance(item, Body):
+                self.bodies.drop(item)
+            else:
+                self.require_segment_deleted(item)
+                self.dead.drop(item)
+
+    def _all(self) -> list[DeadLetter | Body]:
+        return [*self.dead.listed(), *self.bodies.listed()]
+
+    def require_segment_deleted(self, dead_letter: DeadLetter) -> None:
+        """Raise `DeadLetterConflict` while the segment exists: the writer still reads the dead letter.
+
+        The directories are synced, because a deleted segment may reappear after a power failure until then.
+        """
+        epoch, _, seq = dead_letter.reason.segment.partition("-")
+        # A quarantined body has a digest in this field, and no segment.
+        names = [file_name(int(seq), kind) for kind in SEALED] if seq.isdigit() else []
+        journal = self._data_dir / "journal" / epoch
+        if any((journal / name).exists() for name in names):
+            raise DeadLetterConflict(
+                f"segment {dead_letter.reason.segment} is not finished yet; "
+                "expected it to be stored or deleted"
+            )
+        for directory in (journal, journal.parent):
+            # The epoch directory is deleted together with its last segment.
+            with suppress(FileNotFoundError):
+                DISK.sync_directory(directory)
+
+
+def entry_of(item: DeadLetter | Body) -> DeadLetterEntry:
+    """Return the description of a dead letter or body for operators."""
+    if isinstance(item, DeadLetter):
+        reason = item.reason
+        return DeadLetterEntry(
+            id=item.id,
+            cause=reason.cause,
+            rows=reason.rows,
+            bytes=item.bytes,
+            at=reason.at,
+            text=reason.text,
+            deliveries=reason.deliveries,
+            path=str(item.path),
+        )
+    return DeadLetterEntry(
+        id=item.id,
+        cause=CRASHED,
+        rows=None,
+        bytes=item.bytes,
+        at=instant_text(item.note.received_at_ns / 1e9),
+        text=f"the decoder crashed on this body, times seen: {item.note.crashes}",
+        deliveries=(DeadDelivery(item.note.drain, (), 0, item.id),),
+        path=str(item.path),
+    )

@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import orjson
 
 from receiver import transcode
-from receiver.dead_letters.directory import DeadLetter, Reason
-from receiver.dead_letters.listing import DeadLetterList, entry_of
+from receiver.dead_letters.directory import DeadLetter, DeadLetterList, Reason, entry_of
 from receiver.durable.files import DISK, open_to_read, write_durably
 from receiver.engine.driver_internals import rows_of_native
 from receiver.engine.error_codes import TOO_LARGE, Fault, fault_of
@@ -108,13 +107,12 @@ class Replayer:
                     f"the decoder refuses the body as '{outcome.verdict}': {outcome.message}".rstrip()
                 )
             if commit.rows:
-                self._keep(body, commit)
-                dead_letter = self.dead_letter_list.dead.find(name)
+                dead_letter = self._keep(body, commit)
         # Only now that the dead letter is durable: until then the body is the only copy.
         self.dead_letter_list.bodies.drop(body)
         return dead_letter
 
-    def _keep(self, body: Body, commit: Commit) -> None:
+    def _keep(self, body: Body, commit: Commit) -> DeadLetter:
         reason = Reason(
             segment=body.id,
             cause=CRASHED,
@@ -123,7 +121,8 @@ class Replayer:
             at=instant_text(self.now()),
             deliveries=(DeadDelivery(body.note.drain, (), commit.rows, body.id),),
         )
-        self.dead_letter_list.dead.keep(commit.record + self.footer(commit.record), f".{Kind.LZ4}", reason)
+        content = commit.record + self.footer(commit.record)
+        return self.dead_letter_list.dead.keep(content, f".{Kind.LZ4}", reason)
 
     def _require_accepted(self, dead_letter: DeadLetter) -> None:
         """Raise if the store still refuses the rows. A size error passes: the writer splits the segment."""

@@ -29,7 +29,7 @@ from receiver.engine.driver_internals import (
     post,
     quote_identifier,
 )
-from receiver.engine.read_only import ReadOnlyClient
+from receiver.engine.pieces import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
 from receiver.engine.sql_text import Sql
 from receiver.errors import StoreTrouble
@@ -118,20 +118,18 @@ class ClickHouseStore(SqlStore):
         with self._client() as client:
             answer = post(
                 client,
-                {**self._insert_parameters(client), **parameters},
+                {
+                    **pins(client),
+                    "database": self._database,
+                    # Without this, the server may send 200 before it has executed the INSERT.
+                    "wait_end_of_query": "1",
+                    **parameters,
+                },
                 body,
                 {**headers, "Content-Type": "application/octet-stream"},
                 Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
             )
             return _read_rows(answer, self._place, self._login)
-
-    def _insert_parameters(self, client: Client) -> dict[str, str]:
-        return {
-            **pins(client),
-            "database": self._database,
-            # Without this, the server may send 200 before it has executed the INSERT.
-            "wait_end_of_query": "1",
-        }
 
     @contextmanager
     def read_only(self, settings: Mapping[str, str]) -> Iterator[ReadOnlyClient]:

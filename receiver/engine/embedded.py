@@ -33,7 +33,7 @@ from receiver.durable.files import (
 )
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier
-from receiver.engine.read_only import ReadOnlyClient
+from receiver.engine.pieces import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins, quoted_text
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import RowLocation

@@ -19,9 +19,8 @@ from receiver.clock import NOTE_NAME
 from receiver.config.addresses import parse_store_url
 from receiver.durable.files import DISK, make_directories, open_or_create
 from receiver.engine.clickhouse import ClickHouseStore
-from receiver.engine.clock_check import Clock
 from receiver.engine.embedded import EmbeddedStore
-from receiver.engine.expiry import refuse_to_open
+from receiver.engine.expiry import Clock, refuse_to_open
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed
 from receiver.settings import Settings

@@ -124,6 +124,9 @@ class OfflineBalanceSource:
         return call(balance), balance, Watch(set())
 
 
+BalanceSource = LiveBalanceSource | OfflineBalanceSource
+
+
 def _balance(
     sums: Sums,
     waiting: dict[SegmentId, Counter[Heading]],

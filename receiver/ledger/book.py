@@ -149,7 +149,4 @@ class Book:
         # First, because `_add` counts the moved lines again.
         self._lines_in.pop(hour)
         for heading in [heading for heading in self.lines if heading.hour == hour]:
-            self._add_folded(heading, self.lines.pop(heading))
-
-    def _add_folded(self, heading: Heading, counts: Counts) -> None:
-        self._add(self._folded(heading), counts)
+            self._add(self._folded(heading), self.lines.pop(heading))

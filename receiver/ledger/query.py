@@ -11,20 +11,17 @@ cancel out) and whether the companion table finds them by trace id. Rows that ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple
 
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
-from receiver.ledger.balance import Balance
-from receiver.ledger.ledger import Watch
+from receiver.ledger.balance import Balance, BalanceSource
 from receiver.ledger.line_sums import OTHER, Counts
-from receiver.ledger.table import Rows, TableRows, UnknownEpoch, read_table, unknown_epochs
+from receiver.ledger.table import Rows, UnknownEpoch, read_table, unknown_epochs
 from receiver.model import Heading
 from receiver.reports import LEDGER_SINCE, LedgerLine, LedgerReport, UnknownRows
 from receiver.settings import Store as StoreSettings
 from receiver.time_range import instant_text, parse_instant, parse_since
-
-T = TypeVar("T")
 
 HOUR_S = 3_600
 TRIES_MAX = 3
@@ -33,16 +30,6 @@ CLOCK_MARGIN_HOURS = 2
 """Margin for a store clock ahead of the receiver's and for the position of a row in its hour."""
 
 Verdict = Literal["same", "different", "unverifiable"]
-
-
-class BalanceSource(Protocol):
-    """Source of balances: `receiver.ledger.balance`."""
-
-    def balance(self) -> Balance:
-        """Return the current balance."""
-
-    def between_balances(self, call: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Run `call` with a balance; return its result, a later balance and the entries in between."""
 
 
 class LedgerQuery(NamedTuple):
@@ -127,7 +114,7 @@ def verified(balances: BalanceSource, store: Store, query: LedgerQuery) -> Verif
     """Compare with the table; repeat on a difference, because a clock change may have caused it."""
     for _ in range(TRIES_MAX):
         (table, before), balance, seen = balances.between_balances(
-            lambda before: (_read(store, before, query), before)
+            lambda before: (read_table(store, before, query.since_hour, query.now_s), before)
         )
         # Rows of these segments may have been inserted before, during or after the count.
         moving = seen.since | balance.waiting
@@ -189,10 +176,6 @@ def _problem(expected: Rows, actual: Rows) -> str:
 
 def _rows_are(count: int) -> str:
     return "1 row is" if count == 1 else f"{count} rows are"
-
-
-def _read(store: Store, before: Balance, query: LedgerQuery) -> TableRows:
-    return read_table(store, before, query.since_hour, query.now_s)
 
 
 def _expected(counts: Counts, recorded_meanwhile: Counts) -> Rows:

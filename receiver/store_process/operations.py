@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from receiver import transcode
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.engine import schema
 from receiver.engine.store import Store

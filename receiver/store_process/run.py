@@ -17,7 +17,7 @@ from pathlib import Path
 from receiver import process
 from receiver.channel import Reload, Start
 from receiver.config.load import Loaded
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.engine.opening import claimed, open_store
 from receiver.feature import MakeFeatures, StoreParts
 from receiver.http.listener import Ports

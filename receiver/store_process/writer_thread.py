@@ -19,9 +19,8 @@ from receiver.backoff import backoff_s
 from receiver.clock import NOTE_NAME
 from receiver.dead_letters.directory import DeadLetters
 from receiver.engine import schema
-from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
-from receiver.engine.expiry import Expiry
+from receiver.engine.expiry import Clock, Expiry
 from receiver.engine.store import Store
 from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
 from receiver.journal.segments import Journal

@@ -20,8 +20,17 @@ from receiver.reports import DeadDelivery
 from receiver.time_range import instant_text
 from receiver.writer.progress import Progress
 from receiver.writer.reading import Reading, SegmentFile, read_segment
-from receiver.writer.row_ranges import Rows, intersect, merge_adjacent, positions, row_count
-from receiver.writer.units import DeadRows, OpenUnit, Plan, read_planned
+from receiver.writer.units import (
+    DeadRows,
+    OpenUnit,
+    Plan,
+    Rows,
+    intersect,
+    merge_adjacent,
+    positions,
+    read_planned,
+    row_count,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,8 @@ from receiver.model import SegmentId
 from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
 from receiver.redelivery.window import Decision, Window
 from receiver.writer.reading import Reading, SegmentFile, read_segment
-from receiver.writer.row_ranges import Rows, merge_adjacent, positions, row_count
 from receiver.writer.segment_state import SharesDelivery
-from receiver.writer.units import OpenUnit
+from receiver.writer.units import OpenUnit, Rows, merge_adjacent, positions, row_count
 
 _KEPT_TO_EXEMPT = (bytes([KEPT]), bytes([EXEMPT]))
 

@@ -34,7 +34,6 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.writer.outcome import partition_id
 from receiver.writer.reading import SegmentFile
-from receiver.writer.row_ranges import Rows, intersect, merge_adjacent, row_count, split_in_half
 from receiver.writer.segment_state import DAYS_MAX, DeadLettered, SplitCause, Splitting
 from receiver.writer.units import (
     DeadRows,
@@ -42,9 +41,14 @@ from receiver.writer.units import (
     Piece,
     Plan,
     PlannedPiece,
+    Rows,
     Unit,
+    intersect,
+    merge_adjacent,
     read_planned,
+    row_count,
     segment_of,
+    split_in_half,
 )
 
 PIECES = 4

@@ -40,7 +40,6 @@ from receiver.writer.dedupe import Opener, digests_kept
 from receiver.writer.environment import Environment
 from receiver.writer.ledger_entries import LedgerEntries
 from receiver.writer.progress import Progress
-from receiver.writer.row_ranges import row_count
 from receiver.writer.segment_state import (
     CannotSplit,
     Closing,
@@ -67,7 +66,7 @@ from receiver.writer.segment_state import (
 from receiver.writer.splitting import Splitter
 from receiver.writer.store_watch import Delays, StoreWatch
 from receiver.writer.transitions import next_step
-from receiver.writer.units import OpenUnit, Piece, Plan, Unit, segment_of
+from receiver.writer.units import OpenUnit, Piece, Plan, Unit, row_count, segment_of
 
 REFUSED_CAUSES = frozenset({"poison", "refused"})
 """Causes of dead rows that the store refused, and would refuse again in a duplicate."""

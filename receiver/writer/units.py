@@ -1,25 +1,32 @@
-"""Units: a unit is the content of one INSERT, either a segment or a piece of a split segment."""
+"""Units: a unit is the content of one INSERT, either a segment or a piece of a split segment.
+
+The rows of a piece are ranges of the rows of its segment: the first row, and the row after the last.
+"""
 
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
 
 from receiver.engine.store import RowLocation
 from receiver.journal.frame import Answered
-from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
+from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core, RowRange
 from receiver.model import SegmentId
 from receiver.redelivery.decisions import DUPLICATE
 from receiver.writer.reading import SegmentFile
-from receiver.writer.row_ranges import Rows, row_count
 
 ANY_TIME_MS = (0, 9_999_999_999_999)
 """Range of receive times that contains every row."""
 SPLITS_MAX = 150
 """Splits of one segment in search of refused rows. Finding 1 row in 200,000 takes 9, 10 rows about 80."""
+
+Rows = tuple[RowRange, ...]
+"""Row ranges in ascending order."""
 
 
 class PlannedPiece(msgspec.Struct, frozen=True, array_like=True):
@@ -141,3 +148,54 @@ class OpenUnit:
         """Deliveries that are not duplicates."""
         decided = zip(self.deliveries, self.verdicts, strict=True)
         return [delivery for delivery, verdict in decided if verdict != DUPLICATE]
+
+
+def row_count(rows: Iterable[RowRange]) -> int:
+    """Return the number of rows in these ranges."""
+    return sum(stop - first for first, stop in rows)
+
+
+def positions(deliveries: Iterable[Answered]) -> list[RowRange]:
+    """Return the rows of each delivery. They are contiguous, in the order of the deliveries."""
+    stops = [*accumulate(delivery.rows for delivery in deliveries)]
+    return [*zip([0, *stops], stops, strict=False)]
+
+
+def split_in_half(rows: Rows) -> tuple[Rows, Rows]:
+    """Split the rows into two halves. Requires at least two rows."""
+    left = row_count(rows) // 2
+    first: list[RowRange] = []
+    second: list[RowRange] = []
+    for start, stop in rows:
+        cut = min(stop, start + left)
+        left -= cut - start
+        first += [(start, cut)] * (cut > start)
+        second += [(cut, stop)] * (stop > cut)
+    return tuple(first), tuple(second)
+
+
+def merge_adjacent(rows: Iterable[RowRange]) -> Rows:
+    """Sort ranges and join adjacent ranges."""
+    joined: list[RowRange] = []
+    for first, stop in sorted(rows):
+        if joined and joined[-1][1] == first:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((first, stop))
+    return tuple(joined)
+
+
+def intersect(rows: Iterable[RowRange], others: Iterable[RowRange]) -> Rows:
+    """Return the rows that are in both arguments, each of which must be in ascending order."""
+    common: list[RowRange] = []
+    left, right = list(rows), list(others)
+    at = other = 0
+    while at < len(left) and other < len(right):
+        first, stop = max(left[at][0], right[other][0]), min(left[at][1], right[other][1])
+        if first < stop:
+            common.append((first, stop))
+        if left[at][1] < right[other][1]:
+            at += 1
+        else:
+            other += 1
+    return tuple(common)

@@ -21,7 +21,7 @@ from receiver.cli import main
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.routes import Api
 from receiver.console.api.spool import SpoolSpace
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.journal.segments import Journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 
 
 def test_files_that_cannot_be_read_do_not_hide_the_other_dead_letters(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from receiver import transcode
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.durable.files import DISK
 from receiver.errors import DeadLetterConflict, DiskTrouble, NoSuchDeadLetter, StoreTrouble
@@ -137,11 +137,29 @@ def test_damaged_rows_of_a_replayed_segment_are_counted_as_dead_once(workspace: 
     assert workspace.harness.recorded == Counts(received=9, stored=6, dead=3)
 
 
-def test_dead_letter_that_the_store_still_refuses_is_kept(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "error", "text"),
+    [
+        pytest.param(
+            StoreTrouble("constraint is violated", code=469),
+            DeadLetterConflict,
+            "the store still refuses the rows: constraint is violated",
+            id="rows refused",
+        ),
+        pytest.param(StoreTrouble("connection reset"), StoreTrouble, "connection reset", id="no answer"),
+    ],
+)
+def test_dead_letter_is_kept_if_its_trial_fails(
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: StoreTrouble,
+    error: type[Exception],
+    text: str,
+) -> None:
     workspace.with_poison()
-    workspace.harness.store.poisonous_days = {day_of(2)}
+    monkeypatch.setattr(workspace.harness.store, "refusal_of", lambda _segment: refusal)
 
-    with pytest.raises(DeadLetterConflict, match="the store still refuses the rows: constraint is violated"):
+    with pytest.raises(error, match=text):
         workspace.replayer.replay(POISON_ID)
 
     assert [dead_letter.id for dead_letter in workspace.listing.dead.listed()] == [POISON_ID]
@@ -162,17 +180,6 @@ def test_replay_needs_the_tables(workspace: Workspace, monkeypatch: pytest.Monke
 
     assert trials == []
     assert [dead_letter.id for dead_letter in workspace.listing.dead.listed()] == [POISON_ID]
-
-
-def test_dead_letter_survives_a_store_outage(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.with_poison()
-    unavailable = StoreTrouble("connection reset")
-    monkeypatch.setattr(workspace.harness.store, "refusal_of", lambda _segment: unavailable)
-
-    with pytest.raises(StoreTrouble):
-        workspace.replayer.replay(POISON_ID)
-
-    assert workspace.listing.dead.count() == 1
 
 
 def test_duplicate_sent_before_the_replay_is_not_stored(workspace: Workspace) -> None:

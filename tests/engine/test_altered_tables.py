@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -14,17 +11,8 @@ from receiver.engine import schema
 from receiver.engine.columns import altered_merging, columns_of
 from receiver.engine.store import Parameters, Store
 from receiver.errors import OperatorError
-from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import schema_sources
-
-
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    database = f"altered_{uuid4().hex}"
-    store = engines.bare(engine_dir, database)
-    yield store
-    store.command(f"DROP DATABASE {database}")
-    store.close()
 
 
 def test_expected_columns_are_those_that_the_engine_creates(store: Store) -> None:
@@ -40,7 +28,7 @@ def test_expected_columns_are_those_that_the_engine_creates(store: Store) -> Non
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("table", "change"),
     [
         ("otel_traces", "MODIFY COLUMN Duration Int32"),
@@ -67,7 +55,7 @@ def test_altered_column_of_any_table_is_refused_until_it_is_restored(
     assert schema.apply(store, schema_sources(), 30) == []
 
 
-@pytest.mark.parametrize(("kind", "is_refused"), [("DEFAULT", False), ("MATERIALIZED", True)])
+@each_case(("kind", "is_refused"), [("DEFAULT", False), ("MATERIALIZED", True)])
 def test_stored_column_that_the_table_computes_is_refused(
     store: Store, kind: str, *, is_refused: bool
 ) -> None:
@@ -93,7 +81,7 @@ class TableOf:
         return [("otel_red", self._definition.partition("(")[0], self._definition, key)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("definition", "is_refused"),
     [
         ("ReplicatedReplacingMergeTree('/a(b)/{shard}', '{replica}', Version) ORDER BY Hour", False),
@@ -106,7 +94,7 @@ def test_replicated_table_merges_as_the_table_of_the_schema(definition: str, *, 
     assert bool(altered_merging(TableOf(definition), schema_sources())) == is_refused
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("table", "definition", "reason"),
     [
         (
@@ -143,6 +131,7 @@ def test_table_that_merges_other_rows_is_refused_until_it_is_restored(
         schema.apply(store, schema_sources(), 30)
     assert reason in schema.status(store, schema_sources(), 30).unusable
     store.command(f"EXCHANGE TABLES other AND {table}")
+    store.command("DROP TABLE other SYNC")
 
     assert schema.apply(store, schema_sources(), 30) == []
 

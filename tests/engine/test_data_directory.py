@@ -34,7 +34,12 @@ store.close()
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "a{1..3}", "a{b,c}", "a*b", "a[b]", "it's", 'a"b', "a b", "ü#%20;&", "a\\b"]
+    "name",
+    [
+        pytest.param("a{1..3}{b,c}*[d]", id="patterns of the engine"),
+        pytest.param('it\'s "a" \\b', id="quotes and escapes of SQL"),
+        pytest.param("a b ü#%20;&", id="characters with a meaning in an address"),
+    ],
 )
 def test_data_directory_of_any_name_works_and_is_private(tmp_path: Path, name: str) -> None:
     data = tmp_path / name

@@ -84,27 +84,20 @@ def test_failed_write_is_detected_although_another_thread_read_the_counter_first
     assert store.commands == [f"ALTER TABLE {TABLE} DETACH PART '20260101_1_1_0'"]
 
 
-def test_sync_flushes_the_file_system_of_the_engine(
+def test_sync_flushes_the_file_system_of_the_engine_or_raises(
     engine_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = Disk()
+    intact, broken = Disk(), Disk(is_broken=True)
     store = embedded(engine_dir)
-    disk.install(monkeypatch)
 
+    intact.install(monkeypatch)
     store.sync()
-
-    store.close()
-    assert disk.flushed == [str(engine_dir)]
-
-
-def test_failed_sync_raises(engine_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = embedded(engine_dir)
-    Disk(is_broken=True).install(monkeypatch)
-
+    broken.install(monkeypatch)
     with pytest.raises(StoreTrouble, match="errno 5"):
         store.sync()
 
     store.close()
+    assert intact.flushed == broken.flushed == [str(engine_dir)]
 
 
 def test_client_is_not_used_again_after_an_exception(engine_dir: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -14,21 +12,11 @@ from receiver.engine import promoted, schema
 from receiver.engine.promoted import promoted_columns
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
-from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.segments import SegmentMaker
 
 STANDARD = promoted_attributes()
 WITH_TENANT = promoted_attributes(("span:app.tenant customer",))
-
-
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    database = f"promoted_{uuid4().hex}"
-    store = engines.bare(engine_dir, database)
-    yield store
-    store.command(f"DROP DATABASE {database}")
-    store.close()
 
 
 def apply(store: Store, attributes: tuple[PromotedAttribute, ...] = ()) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from receiver.engine import read_only
-from receiver.engine.read_only import ReadOnlyClient
+from receiver.engine import pieces as pieces_module
+from receiver.engine.pieces import ReadOnlyClient
 from receiver.errors import StoreTrouble
 
 
@@ -26,7 +26,7 @@ def test_incomplete_answer_is_an_error(
     def sent(*_arguments: Any) -> Iterator[bytes]:  # noqa: ANN401 - as the driver
         return iter(pieces)
 
-    monkeypatch.setattr(read_only, "pieces_of", sent)
+    monkeypatch.setattr(pieces_module, "pieces_of", sent)
     connection = ReadOnlyClient(None)  # type: ignore[arg-type]  # it is not asked
 
     with pytest.raises(StoreTrouble):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
+from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +10,7 @@ from receiver.engine import schema
 from receiver.engine.schema import Engine
 from receiver.engine.store import Store, Version
 from receiver.errors import OperatorError, StoreTrouble
-from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import development_sources, schema_sources
 
 NAMES = [
@@ -61,18 +59,15 @@ COLUMNS = {
 """Columns that Grafana, HyperDX and hand-written SQL rely on."""
 
 
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    database = f"schema_{uuid4().hex}"
-    store = engines.bare(engine_dir, database)
-    yield store
-    store.command(f"DROP DATABASE {database}")
-    store.close()
+def test_statements_are_applied_once_in_order_and_listed(store: Store) -> None:
+    before = schema.status(store, schema_sources(), 30)
+    applied, again = (schema.apply(store, schema_sources(), 30) for _ in range(2))
+    after = schema.status(store, schema_sources(), 30)
 
-
-def test_statements_are_applied_once_in_order(store: Store) -> None:
-    assert schema.apply(store, schema_sources(), 30) == NAMES
-    assert schema.apply(store, schema_sources(), 30) == []
+    assert (applied, again) == (NAMES, [])
+    assert (before.missing, before.retention_days) == (tuple(NAMES), None)
+    assert (after.applied, after.missing, after.retention_days) == (tuple(NAMES), (), 30)
+    assert after.unusable == ""
 
 
 def test_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
@@ -175,15 +170,6 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
         assert all(settings in statement for statement in definitions)
 
 
-def test_status_lists_applied_and_missing_statements(store: Store) -> None:
-    before = schema.status(store, schema_sources(), 30)
-    schema.apply(store, schema_sources(), 30)
-    after = schema.status(store, schema_sources(), 30)
-
-    assert (before.missing, before.retention_days) == (tuple(NAMES), None)
-    assert (after.applied, after.missing, after.retention_days) == (tuple(NAMES), (), 30)
-
-
 def test_crash_between_a_statement_and_its_record_is_repaired(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
     store.command("ALTER TABLE trace_drain_migrations DELETE WHERE Number >= 3 SETTINGS mutations_sync = 1")
@@ -191,24 +177,19 @@ def test_crash_between_a_statement_and_its_record_is_repaired(store: Store) -> N
     assert schema.apply(store, schema_sources(), 30) == NAMES[3:]
 
 
-@pytest.mark.parametrize("days", [7, 0, 90])
+@each_case("days", [7, 0, 90])
 def test_ttl_follows_the_setting_and_the_companion_expires_last(store: Store, days: int) -> None:
     schema.apply(store, schema_sources(), 30)
 
     schema.apply(store, schema_sources(), days)
 
-    companion = str(
-        store.rows(
-            "SELECT create_table_query FROM system.tables "
-            "WHERE database = currentDatabase() AND name = 'otel_traces_trace_id_ts'"
-        )[0][0]
-    )
+    companion = definition_of(store, "otel_traces_trace_id_ts")
     assert schema.status(store, schema_sources(), days).retention_days == days
     assert (f"toIntervalDay({days})) + toIntervalDay(2)" in companion) == bool(days)
     assert schema.apply(store, schema_sources(), days) == []
 
 
-@pytest.mark.parametrize("days", [7, 0, 90])
+@each_case("days", [7, 0, 90])
 def test_deployment_events_have_a_retention_of_their_own(store: Store, days: int) -> None:
     schema.apply(store, schema_sources(), 20, (), 30)
 
@@ -229,32 +210,40 @@ def test_store_of_an_older_release_gets_the_table_of_deployment_events(store: St
     assert schema.apply(store, schema_sources(), 30) == [NAMES[-1]]
 
 
-def test_table_of_a_collector_is_recognised_and_not_changed(store: Store) -> None:
-    store.command(COLLECTOR_TABLE)
-
-    with pytest.raises(OperatorError, match=r"made by an OpenTelemetry Collector.*RENAME TABLE"):
-        schema.apply(store, schema_sources(), 30)
-
-    assert [name for (name,) in store.rows("SHOW TABLES")] == ["otel_traces"]
-    assert "OpenTelemetry Collector" in schema.status(store, schema_sources(), 30).unusable
+def development_statements(store: Store) -> list[str]:
+    engine = Engine(store.version(), embedded=True)
+    return [statement.sql for statement in schema.emit(development_sources(), engine, 30)]
 
 
-def test_table_of_a_development_version_is_refused_and_not_changed(store: Store) -> None:
-    for statement in schema.emit(development_sources(), Engine(store.version(), embedded=True), 30):
-        store.command(statement.sql)
-    definition = definition_of(store)
+@pytest.mark.parametrize(
+    ("statements", "error", "unusable"),
+    [
+        pytest.param(
+            lambda _store: [COLLECTOR_TABLE],
+            r"made by an OpenTelemetry Collector.*RENAME TABLE",
+            "OpenTelemetry Collector",
+            id="of a collector",
+        ),
+        pytest.param(
+            development_statements,
+            r"made by a development version.*export.*docs/operations\.md",
+            "development version",
+            id="of a development version",
+        ),
+    ],
+)
+def test_table_of_another_program_or_version_is_refused_and_not_changed(
+    store: Store, statements: Callable[[Store], list[str]], error: str, unusable: str
+) -> None:
+    for statement in statements(store):
+        store.command(statement)
+    before = definition_of(store), store.rows("SHOW TABLES")
 
-    with pytest.raises(OperatorError, match=r"made by a development version.*export.*docs/operations\.md"):
+    with pytest.raises(OperatorError, match=error):
         schema.apply(store, schema_sources(), 7)
 
-    assert definition_of(store) == definition
-    assert "development version" in schema.status(store, schema_sources(), 30).unusable
-
-
-def test_new_table_is_usable(store: Store) -> None:
-    schema.apply(store, schema_sources(), 30)
-
-    assert schema.status(store, schema_sources(), 30).unusable == ""
+    assert (definition_of(store), store.rows("SHOW TABLES")) == before
+    assert unusable in schema.status(store, schema_sources(), 30).unusable
 
 
 def test_each_file_has_one_statement_without_a_database_name() -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from receiver import transcode
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.opening import claimed
 from receiver.errors import DeadLetterConflict, NoSuchDeadLetter

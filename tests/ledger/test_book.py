@@ -15,8 +15,8 @@ from receiver.ledger.log_codec import Begun, Entry, Key
 from receiver.model import Heading, SegmentId
 from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
 from receiver.settings import Ledger as Limits
+from tests.ledger.on_disk import HOUR, total
 
-HOUR = 500_000
 FIRST, SECOND = SegmentId(7, 1), SegmentId(7, 2)
 
 
@@ -38,13 +38,6 @@ def book_of(*entries: Entry, limits: Limits | None = None) -> Book:
     for entry in entries:
         book.apply(entry)
     return book
-
-
-def total(book: Book) -> Counts:
-    result = Counts()
-    for counts in book.lines.values():
-        result = result.plus(counts)
-    return result
 
 
 def test_each_project_of_a_delivery_has_a_line_in_the_hour_of_receipt() -> None:
@@ -92,7 +85,7 @@ def test_last_entry_of_a_segment_counts() -> None:
 
     book = book_of(segment_entry(FIRST, dead), segment_entry(SECOND, line()), segment_entry(FIRST, line("q")))
 
-    assert total(book) == Counts(received=6, stored=4, rejected=2)
+    assert total(book.lines) == Counts(received=6, stored=4, rejected=2)
 
 
 def test_replayed_dead_letters_are_not_dead_and_not_received_again() -> None:
@@ -105,7 +98,7 @@ def test_replayed_dead_letters_are_not_dead_and_not_received_again() -> None:
 
     book = book_of(segment_entry(FIRST, dead), segment_entry(SECOND, again), segment_entry(SECOND, again))
 
-    assert total(book) == Counts(received=9, stored=2, duplicate=3, dead=4)
+    assert total(book.lines) == Counts(received=9, stored=2, duplicate=3, dead=4)
 
 
 def test_epoch_of_parts_is_recorded_with_their_segment() -> None:
@@ -125,7 +118,7 @@ def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     named = [heading for heading in book.lines if heading.project != OTHER]
     assert len(named) == 4
     assert len(book.lines) == 6
-    assert total(book) == Counts(received=60, stored=40, rejected=20)
+    assert total(book.lines) == Counts(received=60, stored=40, rejected=20)
 
 
 def test_hours_beyond_the_limit_are_merged_whatever_the_clock_shows() -> None:
@@ -163,7 +156,7 @@ def test_projects_of_the_oldest_hour_are_merged_first() -> None:
 
     assert Heading("d", OTHER, HOUR) in book.lines
     assert len(book.lines) == 5
-    assert total(book) == Counts(received=24, stored=16, rejected=8)
+    assert total(book.lines) == Counts(received=24, stored=16, rejected=8)
 
 
 def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:
@@ -173,6 +166,14 @@ def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:
 
     assert len(book.epochs) == EPOCHS_MAX
     assert book.complete_from_hour == HOUR + 1
+
+
+def by_drain(*lines: dict[Heading, Counts]) -> dict[str, Counts]:
+    """Return the sum of each drain with spans."""
+    totals: dict[str, Counts] = {}
+    for heading, counts in (line for each in lines for line in each.items()):
+        totals[heading.drain] = totals.get(heading.drain, Counts()).plus(counts)
+    return {drain: counts for drain, counts in totals.items() if any(counts)}
 
 
 ENTRIES = st.lists(
@@ -213,16 +214,7 @@ def test_sums_equal_the_last_entries_after_merging_and_rereading(
             again = log_codec.read(log_codec.written(book.entries())[0])
             book = book_of(*(linked.entry for linked in again.entries), limits=limits)
 
-    by_drain: dict[str, Counts] = {}
-    for lines in [*expected.values(), *gone]:
-        for heading, counts in lines.items():
-            by_drain[heading.drain] = by_drain.get(heading.drain, Counts()).plus(counts)
-    totals: dict[str, Counts] = {}
-    for heading, counts in book.lines.items():
-        totals[heading.drain] = totals.get(heading.drain, Counts()).plus(counts)
-    assert {drain: counts for drain, counts in totals.items() if any(counts)} == {
-        drain: counts for drain, counts in by_drain.items() if any(counts)
-    }
+    assert by_drain(book.lines) == by_drain(*expected.values(), *gone)
     assert len({heading.hour for heading in book.lines} - {0}) <= limits.hours_max
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,16 +14,13 @@ from hypothesis import strategies as st
 from receiver.durable.files import write_new
 from receiver.ledger import ledger as ledger_room
 from receiver.ledger import log_codec
-from receiver.ledger.ledger import Ledger, Watch, read_sums
+from receiver.ledger.ledger import Watch, read_sums
 from receiver.ledger.line_sums import Counts, Lines
 from receiver.ledger.log_codec import Settled
-from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
+from tests.ledger.on_disk import HOUR, PLACE, ROOT, new_disk, open_ledger, segment, total
+from tests.support.cases import RANDOM_CASES
 from tests.support.memory_disk import Killed, MemoryDisk
-
-ROOT = Path("/data/ledger")
-HOUR = 500_000
-PLACE = Heading("d", "p", HOUR)
 
 
 @pytest.fixture(autouse=True)
@@ -37,31 +33,13 @@ def disk() -> MemoryDisk:
     return new_disk()
 
 
-def new_disk() -> MemoryDisk:
-    disk = MemoryDisk()
-    disk.make_directory(ROOT.parent)
-    disk.sync_directory(Path("/"))
-    return disk
-
-
-def open_ledger(disk: MemoryDisk, *, is_first: bool = True) -> Ledger:
-    return Ledger(ROOT, Limits(), lambda: HOUR * 3_600.0, is_first=is_first, files=disk)
-
-
-def segment(seq: int) -> SegmentId:
-    return SegmentId(7, seq)
-
-
 def line(stored: int, dead: int = 0) -> Lines:
     return {PLACE: Counts(received=stored + dead, stored=stored, dead=dead)}
 
 
-def total(disk: MemoryDisk) -> Counts:
-    sums, _ = read_sums(ROOT, Limits(), disk)
-    result = Counts()
-    for counts in sums.lines.values():
-        result = result.plus(counts)
-    return result
+def total_of(disk: MemoryDisk) -> Counts:
+    """Return the sum of all lines on the disk."""
+    return total(read_sums(ROOT, Limits(), disk)[0].lines)
 
 
 def test_entry_survives_a_power_cut(disk: MemoryDisk) -> None:
@@ -71,7 +49,7 @@ def test_entry_survives_a_power_cut(disk: MemoryDisk) -> None:
 
     disk.cut_power()
 
-    assert total(disk) == Counts(received=7, stored=7)
+    assert total_of(disk) == Counts(received=7, stored=7)
     assert open_ledger(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
 
 
@@ -88,7 +66,7 @@ def test_repeated_entry_is_counted_once_and_a_deleted_segment_stays_counted(
     ledger.record(segment(1), line(3))
     ledger.settle(segment(1))
 
-    assert total(disk) == Counts(received=7, stored=7)
+    assert total_of(disk) == Counts(received=7, stored=7)
 
 
 def test_settled_segments_are_not_looked_up_in_the_journal(disk: MemoryDisk) -> None:
@@ -184,10 +162,10 @@ def test_failed_disk_writes_lose_no_entry(disk: MemoryDisk) -> None:
     with pytest.raises(OSError, match="No space"):
         ledger.record(segment(2), line(4))
 
-    assert total(disk).received in {3, 7}
+    assert total_of(disk).received in {3, 7}
     ledger.record(segment(2), line(4))
     disk.cut_power()
-    assert total(disk) == Counts(received=7, stored=7)
+    assert total_of(disk) == Counts(received=7, stored=7)
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=8)
@@ -210,7 +188,8 @@ def ending(kind: str) -> Callable[[MemoryDisk, Random], None]:
 
 
 @pytest.mark.parametrize("kind", ["killed", "power cut"])
-@settings(max_examples=30)
+@pytest.mark.random_cases
+@settings(max_examples=RANDOM_CASES)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
 def test_crash_at_any_call_counts_each_segment_once(
     kind: str, steps: list[tuple[int, int, int]], random: Random
@@ -237,10 +216,11 @@ def test_crash_at_any_call_counts_each_segment_once(
         result = Counts()
         for lines in expected.values():
             result = result.plus(lines[PLACE])
-        assert total(disk) == result, f"crashed at call {at}"
+        assert total_of(disk) == result, f"crashed at call {at}"
 
 
-@settings(max_examples=30)
+@pytest.mark.random_cases
+@settings(max_examples=RANDOM_CASES)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
 def test_entry_from_before_a_crash_is_not_repeated(steps: list[tuple[int, int, int]], random: Random) -> None:
     whole = new_disk()
@@ -267,7 +247,7 @@ def test_entry_from_before_a_crash_is_not_repeated(steps: list[tuple[int, int, i
         if begun:
             after[begun[0]] = begun[1]
         allowed = [sum((lines[PLACE].received for lines in state.values()), 0) for state in (recorded, after)]
-        assert total(disk).received in allowed, f"crashed at call {at}"
+        assert total_of(disk).received in allowed, f"crashed at call {at}"
 
 
 def test_ledger_opens_on_a_full_disk(disk: MemoryDisk) -> None:
@@ -287,7 +267,7 @@ def test_recording_continues_when_the_log_cannot_be_rewritten(disk: MemoryDisk) 
     for seq in range(1, 30):
         ledger.record(segment(seq), line(1))
 
-    assert total(disk) == Counts(received=29, stored=29)
+    assert total_of(disk) == Counts(received=29, stored=29)
 
 
 def test_incompletely_written_log_leaves_no_temporary_file(disk: MemoryDisk) -> None:
@@ -298,7 +278,7 @@ def test_incompletely_written_log_leaves_no_temporary_file(disk: MemoryDisk) -> 
     open_ledger(disk)
 
     assert disk.names(ROOT) == ["0000000001.log"]
-    assert total(disk) == Counts(received=3, stored=3)
+    assert total_of(disk) == Counts(received=3, stored=3)
 
 
 def test_segment_settled_during_a_log_rewrite_stays_counted(
@@ -320,4 +300,4 @@ def test_segment_settled_during_a_log_rewrite_stays_counted(
         ledger.record_replay(segment(seq))
     settling.join()
 
-    assert total(disk) == Counts(received=7, stored=7)
+    assert total_of(disk) == Counts(received=7, stored=7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -12,26 +14,14 @@ from receiver.ledger import ledger as ledger_room
 from receiver.ledger import log_codec, loss_detection
 from receiver.ledger.ledger import Ledger, Watch, read_sums
 from receiver.ledger.line_sums import Counts, Lines
-from receiver.model import Heading, SegmentId
+from receiver.model import SegmentId
 from receiver.settings import Ledger as Limits
+from tests.ledger.on_disk import HOUR, PLACE, ROOT, new_disk, open_ledger, total
 from tests.support.memory_disk import Killed, MemoryDisk
 
-ROOT = Path("/data/ledger")
 HEAD, LOST = ROOT.with_name("ledger.head"), ROOT.with_name("ledger.lost")
-HOUR = 500_000
 WINDOW = Extent(1, 10)
-LINES: Lines = {Heading("d", "p", HOUR): Counts(received=1, stored=1)}
-
-
-def new_disk() -> MemoryDisk:
-    disk = MemoryDisk()
-    disk.make_directory(ROOT.parent)
-    disk.sync_directory(Path("/"))
-    return disk
-
-
-def open_ledger(disk: MemoryDisk, *, is_first: bool = True, hour: int = HOUR) -> Ledger:
-    return Ledger(ROOT, Limits(), lambda: hour * 3_600.0, is_first=is_first, files=disk)
+LINES: Lines = {PLACE: Counts(received=1, stored=1)}
 
 
 def record_segments(ledger: Ledger, count: int) -> None:
@@ -99,24 +89,74 @@ def test_log_cut_at_an_entry_boundary_is_reported(disk: MemoryDisk, entries_left
     assert missing in loss
 
 
-@pytest.mark.parametrize("entry", range(6))
-def test_flipped_byte_in_any_entry_is_reported(disk: MemoryDisk, entry: int) -> None:
-    content = bytearray(disk.read(log_of(disk)))
-    content[entry_ends(bytes(content))[entry] - 1] ^= 1
-    overwrite(disk, log_of(disk), bytes(content))
-
-    assert len(losses(disk)) == 1
-    assert len(losses_after_start(disk)) == 1
+Damage = Callable[[MemoryDisk], None]
 
 
-@pytest.mark.parametrize("entry", range(6))
-def test_removed_entry_is_reported(disk: MemoryDisk, entry: int) -> None:
-    content = disk.read(log_of(disk))
-    ends = [0, *entry_ends(content)]
-    overwrite(disk, log_of(disk), content[: ends[entry]] + content[ends[entry + 1] :])
+def edited(edit: Callable[[bytes, list[int]], bytes]) -> Damage:
+    """Return a damage to the log. `edit` gets its content and the offset of the end of each entry."""
 
-    assert len(losses(disk)) == 1
-    assert len(losses_after_start(disk)) == 1
+    def damage(disk: MemoryDisk) -> None:
+        content = disk.read(log_of(disk))
+        overwrite(disk, log_of(disk), edit(content, entry_ends(content)))
+
+    return damage
+
+
+def with_flipped_byte(content: bytes, ends: list[int], *, entry: int) -> bytes:
+    at = ends[entry] - 1
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def without_entry(content: bytes, ends: list[int], *, entry: int) -> bytes:
+    return content[: [0, *ends][entry]] + content[ends[entry] :]
+
+
+def replace_by_another_ledger(disk: MemoryDisk) -> None:
+    other = new_disk()
+    ledger = open_ledger(other)
+    for seq in range(5):
+        ledger.record(SegmentId(8, seq), LINES)
+    overwrite(disk, log_of(disk), other.read(log_of(other)))
+
+
+def remove_ledger_and_head(disk: MemoryDisk) -> None:
+    remove_directories(disk, ROOT)
+    disk.unlink(HEAD)
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        *(
+            pytest.param(edited(partial(damage, entry=entry)), "", id=f"{damage.__name__}: {entry}")
+            for damage in (with_flipped_byte, without_entry)
+            for entry in range(6)
+        ),
+        pytest.param(
+            edited(lambda content, ends: content[: ends[2]] + b"garbage" + content[ends[2] :]),
+            "bytes that are not an entry",
+            id="bytes between entries",
+        ),
+        pytest.param(
+            edited(lambda _content, _ends: framed(b"TDLG", [b"an entry of another version"])),
+            "of another version",
+            id="log of another version",
+        ),
+        pytest.param(
+            replace_by_another_ledger, "entry 6 is not the entry that was written", id="another ledger"
+        ),
+        pytest.param(lambda disk: disk.unlink(HEAD), "ledger.head is missing", id="removed head"),
+        pytest.param(remove_ledger_and_head, "", id="ledger and head removed, redelivery is there"),
+    ],
+)
+def test_damaged_ledger_is_reported_once(disk: MemoryDisk, damage: Damage, text: str) -> None:
+    damage(disk)
+
+    [before_start] = losses(disk, is_first=False)
+    [after_start] = losses_after_start(disk)
+
+    assert text in before_start
+    assert text in after_start
 
 
 @pytest.mark.fault("an older copy of the ledger is restored while the receiver is stopped")
@@ -148,28 +188,6 @@ def test_older_copy_of_a_log_that_was_rewritten_since_is_reported(
     assert "entries are missing" in loss
 
 
-def test_log_of_another_ledger_with_as_many_entries_is_reported(disk: MemoryDisk) -> None:
-    other = new_disk()
-    ledger = open_ledger(other)
-    for seq in range(5):
-        ledger.record(SegmentId(8, seq), LINES)
-
-    overwrite(disk, log_of(disk), other.read(log_of(other)))
-
-    [loss] = losses_after_start(disk)
-    assert "entry 6 is not the entry that was written" in loss
-
-
-def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
-    content = disk.read(log_of(disk))
-    end = entry_ends(content)[2]
-    overwrite(disk, log_of(disk), content[:end] + b"garbage" + content[end:])
-
-    [loss] = losses_after_start(disk)
-
-    assert "bytes that are not an entry" in loss
-
-
 @pytest.mark.parametrize("is_first", [True, False], ids=["redelivery removed too", "redelivery is there"])
 def test_removed_ledger_is_reported(disk: MemoryDisk, *, is_first: bool) -> None:
     remove_directories(disk, ROOT)
@@ -186,29 +204,6 @@ def test_removed_ledger_is_reported(disk: MemoryDisk, *, is_first: bool) -> None
     assert open_ledger(disk).window == WINDOW
 
 
-def test_removed_head_is_reported(disk: MemoryDisk) -> None:
-    disk.unlink(HEAD)
-
-    [loss] = losses_after_start(disk)
-
-    assert "ledger.head is missing" in loss
-
-
-def test_removed_ledger_and_head_are_reported_while_the_redelivery_window_is_there(disk: MemoryDisk) -> None:
-    remove_directories(disk, ROOT)
-    disk.unlink(HEAD)
-
-    assert len(losses_after_start(disk)) == 1
-
-
-def test_log_of_another_version_is_lost_history(disk: MemoryDisk) -> None:
-    overwrite(disk, log_of(disk), framed(b"TDLG", [b"an entry of another version"]))
-
-    [loss] = losses_after_start(disk)
-
-    assert "of another version" in loss
-
-
 def test_receiver_continues_after_a_loss_with_the_remaining_entries(disk: MemoryDisk) -> None:
     content = disk.read(log_of(disk))
     overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
@@ -217,7 +212,7 @@ def test_receiver_continues_after_a_loss_with_the_remaining_entries(disk: Memory
     ledger.record(SegmentId(7, 9), LINES)
 
     sums = read_sums(ROOT, Limits(), disk)[0]
-    assert sum(counts.stored for counts in sums.lines.values()) == 2 + 1
+    assert total(sums.lines).stored == 2 + 1
     assert sums.complete_from_hour == HOUR + 1
 
 
@@ -288,7 +283,7 @@ def test_files_removed_while_the_receiver_runs_are_written_again(disk: MemoryDis
     ledger.record(SegmentId(7, 9), LINES)
     disk.kill()
     assert losses(disk) == ()
-    assert sum(counts.stored for counts in read_sums(ROOT, Limits(), disk)[0].lines.values()) == 6
+    assert total(read_sums(ROOT, Limits(), disk)[0].lines).stored == 6
 
 
 def run_writer(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
@@ -296,7 +291,7 @@ def run_writer(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
     ledger = open_ledger(disk)
     ledger.retain({SegmentId(7, seq) for seq in range(3)})
     for seq, stored in steps:
-        ledger.record(SegmentId(7, seq), {Heading("d", "p", HOUR): Counts(stored, stored)}, window=WINDOW)
+        ledger.record(SegmentId(7, seq), {PLACE: Counts(stored, stored)}, window=WINDOW)
         if seq > 2:
             ledger.settle(SegmentId(7, seq))
 

@@ -90,14 +90,9 @@ def test_since_is_an_age_or_an_instant_rounded_to_hours(since: str, hour: int) -
     )
 
 
-def test_invalid_since_message_shows_both_forms() -> None:
-    with pytest.raises(MalformedBody, match="like 15m, or an instant, like 2026-01-31T10:00Z"):
-        parse_ledger_query({"since": "yesterday"}, now_s=NOW.now_s, row_lifetime_hours=None)
-
-
 @pytest.mark.parametrize("since", ["yesterday", "24", "9999-99-99"])
-def test_invalid_since_is_refused(since: str) -> None:
-    with pytest.raises(MalformedBody, match="since is"):
+def test_invalid_since_is_refused_with_both_forms(since: str) -> None:
+    with pytest.raises(MalformedBody, match=r"since is .*like 15m, or an instant, like 2026-01-31T10:00Z"):
         parse_ledger_query({"since": since}, now_s=NOW.now_s, row_lifetime_hours=None)
 
 

@@ -16,12 +16,12 @@ import pytest
 from receiver import transcode
 from receiver.dead_letters.directory import DeadLetters
 from receiver.engine.embedded import EmbeddedStore
-from receiver.engine.store import Parameters
+from receiver.engine.store import COMPANION, TABLE, Parameters
 from receiver.journal.appender import Appender
 from receiver.journal.segments import Journal
 from receiver.ledger import table as ledger_table
 from receiver.ledger.balance import Backlog, LiveBalanceSource, OfflineBalanceSource
-from receiver.ledger.query import LedgerQuery, ledger, parse_ledger_query, verified
+from receiver.ledger.query import ledger, parse_ledger_query, verified
 from receiver.ledger.table import HOURS_END, hours_at_a_time, unknown_epochs
 from receiver.model import ContentKind, Delivery
 from receiver.reports import LedgerReport
@@ -34,9 +34,6 @@ from tests.support import engines
 from tests.support.fake_clickhouse import open_ledger, open_window
 from tests.support.journal import limits
 from tests.support.segments import DIGEST_KEY
-
-HOUR = 500_000
-NOW = LedgerQuery(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
 
 HOUR = 500_000
 POLICY = transcode.policy(Settings())
@@ -95,10 +92,17 @@ class Workspace:
         return ledger(self.balances, lambda: self.store, query)
 
 
-@pytest.fixture
-def workspace(tmp_path: Path, engine_dir: Path) -> Iterator[Workspace]:
+@pytest.fixture(scope="module")
+def store(engine_dir: Path) -> Iterator[EmbeddedStore]:
     with engines.embedded(engine_dir) as store:
-        yield Workspace(tmp_path, store)
+        yield store
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, store: EmbeddedStore) -> Workspace:
+    for table in (TABLE, COMPANION):
+        store.command(f"TRUNCATE TABLE {table}")
+    return Workspace(tmp_path, store)
 
 
 def by_project(answer: LedgerReport) -> dict[str, tuple[int, int, int, int, int | None, str]]:

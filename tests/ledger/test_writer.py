@@ -6,13 +6,10 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from receiver import transcode
-from receiver.engine.store import RowSum
-from receiver.errors import StoreTrouble
 from receiver.journal.frame import answers_of
 from receiver.ledger import ledger
 from receiver.ledger.ledger import read_sums
@@ -21,7 +18,7 @@ from receiver.model import Heading
 from receiver.settings import Ledger as Limits
 from receiver.writer import dedupe
 from tests.support.fake_clickhouse import NOW_S, FakeFile
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
+from tests.support.redelivery import Harness, Killed, killed_at_each_step, rotted
 from tests.support.segments import day_of
 
 POISON = "error:70"
@@ -77,28 +74,6 @@ def test_deleted_segment_is_kept_as_a_sum(
     assert len(one_by_one) < 10
 
 
-def test_dead_letter_is_recorded_after_the_store_was_unavailable(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    divide = harness.store.rows_by_heading
-    asked: list[object] = []
-
-    def refused_at_first(*locations: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - any arguments
-        asked.append(locations)
-        if len(asked) == 1:
-            raise StoreTrouble("connection refused")
-        return divide(*locations)
-
-    harness.store.poisonous_days = {day_of(2)}
-    harness.add([2, 3])
-    monkeypatch.setattr(harness.store, "rows_by_heading", refused_at_first)
-
-    harness.drain()
-
-    assert harness.recorded == Counts(received=7, stored=4, dead=3)
-    assert [letter.reason.cause for letter in harness.dead_letters] == ["poison"]
-
-
 def test_partly_stored_segment_is_counted_row_by_row(harness: Harness) -> None:
     harness.store.script = ["half_a_day"]
     harness.add([3])
@@ -136,57 +111,42 @@ def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
     assert lost == 3
 
 
-@pytest.mark.parametrize("outcome", ["ok", POISON], ids=["stored", "dead letter"])
+@pytest.mark.parametrize(
+    "outcome",
+    [pytest.param("ok", id="stored"), pytest.param(POISON, id="dead letter", marks=pytest.mark.fault_tier)],
+)
 @pytest.mark.timeout(300)
-def test_kill_at_any_step_counts_a_damaged_segment_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 85):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, [outcome], injector=injector)
+def test_kill_at_any_step_counts_a_damaged_segment_once(tmp_path: Path, outcome: str) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.store.script = [outcome]
         rotted(harness.add([1], [2], [1, 4]).path, record=1)
         harness.add([2, 3])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-        injector.steps_left = -1
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
         harness.start()
         harness.drain()
 
-        assert harness.recorded.unaccounted == 0, f"killed at step {step}"
-        assert harness.recorded.received == 9 + 3 + 7, f"killed at step {step}: {harness.recorded}"
-        assert harness.recorded.stored == rows_stored(harness), f"killed at step {step}: {harness.recorded}"
+        assert harness.recorded.unaccounted == 0, kill
+        assert harness.recorded.received == 9 + 3 + 7, f"{kill}: {harness.recorded}"
+        assert harness.recorded.stored == rows_stored(harness), f"{kill}: {harness.recorded}"
 
 
 @pytest.mark.timeout(300)
-def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 105):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(
-            directory,
-            ["first_day", POISON, POISON, "ok_without_rows", "ok_without_rows", "answer_lost"],
-            injector=injector,
-        )
+def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(tmp_path: Path) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.store.script = [
+            *("first_day", POISON, POISON, "ok_without_rows", "ok_without_rows", "answer_lost")
+        ]
         harness.add([1, 2], [4])
         harness.add([2, 3])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
-        injector.steps_left = -1
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
         harness.start()
         harness.drain()
 
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
-        assert harness.recorded.stored == rows_stored(harness), f"killed at step {step}: {harness.recorded}"
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
+        assert harness.recorded.stored == rows_stored(harness), f"{kill}: {harness.recorded}"
 
 
 def test_removed_copy_is_a_duplicate_even_if_its_decision_was_lost(harness: Harness) -> None:

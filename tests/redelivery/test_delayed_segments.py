@@ -11,7 +11,7 @@ import pytest
 from receiver.redelivery.window import Window
 from receiver.writer import dedupe
 from tests.support.fake_clickhouse import FakeFile
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
+from tests.support.redelivery import Harness, Killed, killed_at_each_step, rotted
 from tests.support.segments import day_of
 
 REFUSED = ("error:117",)
@@ -92,21 +92,14 @@ def test_delivery_damaged_between_two_runs_is_stored_when_it_is_redelivered(
 @pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "reverse order afterwards"])
 @pytest.mark.parametrize("is_refused_after", [False, True], ids=["next stored", "next refused"])
 def test_kill_while_a_segment_becomes_a_dead_letter_stores_no_copy_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_refused_after: bool, is_reversed: bool
+    tmp_path: Path, *, is_refused_after: bool, is_reversed: bool
 ) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 100):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, injector=injector)
+    def prepare(harness: Harness) -> None:
         harness.store.poisonous_days = {day_of(1), day_of(2)}
         for records in ([1, 2], [2, 3], [4]):
             harness.add(records)
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-        injector.steps_left = -1
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
         if is_refused_after:
             harness.store.script += ["error:117"]
         else:
@@ -117,9 +110,9 @@ def test_kill_while_a_segment_becomes_a_dead_letter_stores_no_copy_twice(
             writer.drain()
             harness.sleep(60.0)
 
-        assert max(harness.copies.values()) <= 1.0, f"killed at step {step}: {harness.copies}"
-        assert harness.is_exact or harness.dead_letters, f"killed at step {step}: {harness.copies}"
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
+        assert max(harness.copies.values()) <= 1.0, f"{kill}: {harness.copies}"
+        assert harness.is_exact or harness.dead_letters, f"{kill}: {harness.copies}"
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
 
 
 def test_waiting_segment_is_not_read_again_before_the_other_is_stored(

@@ -21,8 +21,9 @@ from tests.support.redelivery import (
     FaultInjector,
     Harness,
     Killed,
-    inject_disk_faults,
     inject_faults,
+    killed_at_each_step,
+    refused_at_each_step,
     segment_of,
 )
 
@@ -33,41 +34,26 @@ def harness(tmp_path: Path) -> Harness:
 
 
 @pytest.mark.parametrize(
-    "records",
+    ("segments", "inserts"),
     [
-        pytest.param([[3, 3]], id="in one commit"),
-        pytest.param([[3, 1], [2], [1, 3]], id="in one segment"),
-        pytest.param([[3], [3], [3], [3]], id="four times"),
+        pytest.param([[[3, 3]]], 1, id="in one commit"),
+        pytest.param([[[3, 1], [2], [1, 3]]], 1, id="in one segment"),
+        pytest.param([[[3], [3], [3], [3]]], 1, id="four times"),
+        pytest.param([[[1, 2]], [[2, 3, 1]]], 2, id="in a later segment"),
+        pytest.param([[[1, 2]], [[1], [2]]], 1, id="segment with only copies"),
     ],
 )
-def test_copies_in_one_segment_are_stored_once(harness: Harness, records: list[list[int]]) -> None:
-    harness.add(*records)
+def test_copies_are_removed_before_the_first_insert(
+    harness: Harness, segments: list[list[list[int]]], inserts: int
+) -> None:
+    for records in segments:
+        harness.add(*records)
 
     harness.drain()
 
     assert harness.is_exact
-    assert len(harness.store.tokens) == 1
-
-
-def test_copy_in_a_later_segment_is_removed_before_the_first_insert(harness: Harness) -> None:
-    harness.add([1, 2])
-    again = harness.add([2, 3, 1])
-
-    harness.drain()
-
-    assert harness.is_exact
-    assert again.replaced == 1
-    assert len(harness.store.tokens) == 2
-
-
-def test_segment_with_only_copies_is_deleted_without_an_insert(harness: Harness) -> None:
-    harness.add([1, 2])
-    harness.add([1], [2])
-
-    harness.drain()
-
-    assert harness.is_exact
-    assert len(harness.store.tokens) == 1
+    assert len(harness.store.tokens) == inserts
+    assert harness.files[-1].replaced == 1
 
 
 def test_duplicates_are_counted_by_drain_with_all_their_spans(harness: Harness) -> None:
@@ -166,20 +152,10 @@ def test_only_undamaged_deliveries_of_a_damaged_segment_are_known(harness: Harne
     assert harness.is_exact
 
 
-def test_segment_that_an_older_version_inserted_is_not_deduplicated(harness: Harness) -> None:
+@pytest.mark.parametrize("script", [[], ["delayed:3"]], ids=["inserted", "INSERT still runs"])
+def test_segment_that_an_older_version_sent_is_not_deduplicated(harness: Harness, script: list[str]) -> None:
     file = harness.add([1], [2], [1])
-    harness.store.insert(file.path, token=f"{file.id}#0", query_id="q")
-    harness.start()
-
-    harness.drain()
-
-    assert harness.copies == {1: 2.0, 2: 1.0}
-    assert harness.progress.dead == {}
-
-
-def test_segment_with_a_running_insert_of_an_older_version_is_not_deduplicated(harness: Harness) -> None:
-    file = harness.add([1], [2], [1])
-    harness.store.script = ["delayed:3"]
+    harness.store.script = script
     with suppress(StoreTrouble):
         harness.store.insert(file.path, token=f"{file.id}#0", query_id=f"trace-drain-{file.id}#0")
 
@@ -268,76 +244,51 @@ def _deliveries(path: Path) -> Sequence[Answered]:
 
 
 SEGMENTS = ([[1, 2], [2]], [[3, 1], [4]], [[1, 2, 3]], [[5], [4, 5]])
+SMALL_WINDOW = Redelivery(entries_max=24)
 
 
-def _run_with_kills(harness: Harness, kill_at: Sequence[int], *, is_reversed: bool = False) -> int:
-    """Store the segments, killed after these numbers of steps. Returns the steps of the last run."""
-    for records in SEGMENTS:
-        harness.add(*records)
-    for steps in [*kill_at, -1]:
-        harness.injector.steps, harness.injector.steps_left = 0, steps
-        harness.kill()
-        try:
-            harness.start(harness.files[::-1] if is_reversed and steps == -1 else None)
-            harness.drain()
-        except Killed:
-            assert harness.is_accounted_for, f"killed at step {steps}: {harness.recorded}"
-            continue
-        break
-    return harness.injector.steps
-
-
-@pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "reverse order afterwards"])
+@pytest.mark.parametrize(
+    "is_reversed",
+    [
+        pytest.param(False, id="same order", marks=pytest.mark.fault_tier),
+        pytest.param(True, id="reverse order afterwards"),
+    ],
+)
 @pytest.mark.timeout(300)
-def test_kill_at_any_step_stores_every_delivery_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_reversed: bool
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    (tmp_path / "whole").mkdir()
-    small_window = Redelivery(entries_max=24)
-    steps = _run_with_kills(Harness(tmp_path / "whole", injector=injector, limits=small_window), [])
-    assert steps > 40
+def test_kill_at_any_step_stores_every_delivery_once(tmp_path: Path, *, is_reversed: bool) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.limits = SMALL_WINDOW
+        for records in SEGMENTS:
+            harness.add(*records)
 
-    for step in range(1, steps + 1):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, injector=injector, limits=small_window)
-        _run_with_kills(harness, [step], is_reversed=is_reversed)
-        assert harness.is_exact, f"killed at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"killed at step {step}: {harness.recorded}"
-        assert harness.progress.dead == {}
+    kills = 0
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
+        kills += 1
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
+
+        harness.start(harness.files[::-1] if is_reversed else None)
+        harness.drain()
+
+        assert harness.is_exact, f"{kill}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{kill}: {harness.recorded}"
+        assert harness.progress.dead == {}, kill
+    assert kills > 40
 
 
 @pytest.mark.timeout(300)
-def test_single_failed_disk_write_duplicates_and_loses_no_span(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    injector = FaultInjector(ends_with=lambda: OSError(5, "refused"))
-    inject_disk_faults(injector, monkeypatch)
-    (tmp_path / "whole").mkdir()
-    small_window = Redelivery(entries_max=24)
-    undisturbed = Harness(tmp_path / "whole", injector=injector, limits=small_window)
-    undisturbed.start()
-    steps_before = injector.steps
-    _run_once(undisturbed)
+def test_single_failed_disk_write_duplicates_and_loses_no_span(tmp_path: Path) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.limits = SMALL_WINDOW
 
-    for step in range(1, injector.steps - steps_before + 1):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, injector=injector, limits=small_window)
-        harness.start()
-        injector.steps_left = step
-        _run_once(harness)
-        assert harness.is_exact, f"refused at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"refused at step {step}: {harness.recorded}"
-        assert harness.progress.dead == {}
+    def run(harness: Harness) -> None:
+        for records in SEGMENTS:
+            harness.add(*records)
+        harness.drain()
 
-
-def _run_once(harness: Harness) -> None:
-    for records in SEGMENTS:
-        harness.add(*records)
-    harness.drain()
+    for refusal, harness in refused_at_each_step(tmp_path, prepare, run, OSError(5, "refused")):
+        assert harness.is_exact, f"{refusal}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{refusal}: {harness.recorded}"
+        assert harness.progress.dead == {}, refusal
 
 
 RECORDS = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3), min_size=1, max_size=3)

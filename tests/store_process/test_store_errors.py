@@ -131,11 +131,6 @@ def test_cause_of_a_missing_answer_is_reported(
     assert label == f"no answer at {HOST}:{port}: {cause}"
 
 
-def test_proxy_that_cannot_reach_the_server_is_reported_by_its_status_alone() -> None:
-    with listening(answer_with("502 Bad Gateway")) as port:
-        assert label_of(port) == f"HTTP 502 at {HOST}:{port}"
-
-
 NOT_CLICKHOUSE = "this is not ClickHouse's answer; expected its HTTP interface in store.url"
 QUOTED = f'{NOT_CLICKHOUSE}; the server answered: "a-text-of-theirs"'
 LOGIN = "user 'alice' is refused; expected the user in store.url and its password in store.password"
@@ -148,6 +143,7 @@ DENIAL = (
     b"Code: 497. DB::Exception: alice: Not enough privileges. To execute this query, it's necessary to "
     b"have the grant SELECT(name) ON system.settings. (ACCESS_DENIED) (version 25.3.2.39 (official build))"
 )
+VIOLATION = b"Code: 469. DB::Exception: Constraint violated: secret-row. (VIOLATED_CONSTRAINT) (version 25.3)"
 NATIVE = b"Port 9000 is for clickhouse-client program\r\nYou must use port 8123 for HTTP.\r\n"
 
 
@@ -190,17 +186,30 @@ NATIVE = b"Port 9000 is for clickhouse-client program\r\nYou must use port 8123 
             'system.settings."',
             id="missing right",
         ),
+        pytest.param(
+            answer_with("502 Bad Gateway"), "HTTP 502 at PLACE", id="proxy that cannot reach the server"
+        ),
+        pytest.param(
+            answer_with("500 Error", "X-ClickHouse-Exception-Code: 469", body=VIOLATION),
+            "VIOLATED_CONSTRAINT (469)",
+            id="values of rows are not quoted",
+        ),
+        *(
+            pytest.param(
+                answer_with("404 Not Found", body=f"you sent {echoed}".encode()),
+                f"HTTP 404 at PLACE: {NOT_CLICKHOUSE}",
+                id=f"{form} is not quoted",
+            )
+            for form, echoed in {
+                "password": PASSWORD,
+                "encoded password": base64.b64encode(f"alice:{PASSWORD}".encode()).decode(),
+            }.items()
+        ),
     ],
 )
 def test_wrong_setting_is_named_and_the_answer_quoted(conversation: Conversation, expected: str) -> None:
     with listening(conversation) as port:
         assert label_of(port) == expected.replace("PLACE", f"{HOST}:{port}")
-
-
-@pytest.mark.parametrize("echoed", [PASSWORD, base64.b64encode(f"alice:{PASSWORD}".encode()).decode()])
-def test_server_that_repeats_the_password_is_not_quoted(echoed: str) -> None:
-    with listening(answer_with("404 Not Found", body=f"you sent {echoed}".encode())) as port:
-        assert label_of(port) == f"HTTP 404 at {HOST}:{port}: {NOT_CLICKHOUSE}"
 
 
 def test_answer_that_is_not_from_clickhouse_needs_an_operator() -> None:
@@ -221,14 +230,6 @@ def test_untrusted_certificate_is_explained_with_the_message_of_openssl(tmp_path
             f"CERTIFICATE_REFUSED at {HOST}:{port}: self-signed certificate; "
             "expected a certificate of a known authority for the host in store.url"
         )
-
-
-def test_row_values_are_not_quoted() -> None:
-    refusal = (
-        b"Code: 469. DB::Exception: Constraint violated: secret-row. (VIOLATED_CONSTRAINT) (version 25.3)"
-    )
-    with listening(answer_with("500 Error", "X-ClickHouse-Exception-Code: 469", body=refusal)) as port:
-        assert label_of(port) == "VIOLATED_CONSTRAINT (469)"
 
 
 def test_first_query_does_not_follow_a_redirect() -> None:

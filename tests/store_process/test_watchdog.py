@@ -8,7 +8,7 @@ import pytest
 
 from receiver.store_process.writer_thread import Watchdog, WriterHangs
 from tests.support.fake_clickhouse import MemoryStore, Rows
-from tests.writer.test_writer import TWO_DAYS, WriterHarness
+from tests.support.writer_harness import TWO_DAYS, WriterHarness
 
 
 @pytest.mark.parametrize(

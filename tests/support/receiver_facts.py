@@ -15,8 +15,7 @@ from receiver.console.api.source import SourceWithSql
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.pages.receiver import OUTCOMES
 from receiver.console.ui.site import Site
-from receiver.dead_letters.directory import DeadLetter
-from receiver.dead_letters.listing import DeadLetterList, entry_of
+from receiver.dead_letters.directory import DeadLetter, DeadLetterList, entry_of
 from receiver.dead_letters.replay import beginning_of
 from receiver.journal.quarantine import Body
 from receiver.platform.feature import TEMPLATES, pages_of

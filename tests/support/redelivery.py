@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+
+import pytest
 
 from receiver import transcode
 from receiver.dead_letters.directory import DeadLetter, DeadLetters
@@ -292,3 +295,57 @@ def inject_disk_faults(
     for name in WRITE_CALLS:
         wrap = injector.between_balances if name in calls else injector.while_alive
         monkeypatch.setattr(Disk, name, wrap(getattr(Disk, name)))
+
+
+def killed_at_each_step(
+    directory: Path, prepare: Callable[[Harness], object], steps: Iterable[int] = range(1, 1_000)
+) -> Iterator[tuple[str, Harness]]:
+    """Yield a harness whose writer was killed, for each step, until the writer finishes before the kill.
+
+    `prepare` adds the segments. The text that is yielded with the harness names the step.
+    """
+    injector = FaultInjector()
+    with pytest.MonkeyPatch.context() as patch:
+        inject_faults(injector, patch)
+        for step in steps:
+            harness = _harness_in(directory / str(step), injector, prepare)
+            injector.steps_left = step
+            with suppress(Killed):
+                harness.start().drain()
+                harness.drain()
+                return
+            injector.steps_left = -1
+            yield f"killed at step {step}", harness
+    raise AssertionError("the writer was killed at every step that was tried")
+
+
+def refused_at_each_step(
+    directory: Path,
+    prepare: Callable[[Harness], object],
+    run: Callable[[Harness], object],
+    error: OSError,
+) -> Iterator[tuple[str, Harness]]:
+    """Yield a harness that ran while the disk refused one call, for each call of the run.
+
+    The text that is yielded with the harness names the call.
+    """
+    injector = FaultInjector(ends_with=lambda: error)
+    with pytest.MonkeyPatch.context() as patch:
+        inject_disk_faults(injector, patch)
+        for step in range(1, 1_000):
+            harness = _harness_in(directory / str(step), injector, prepare)
+            harness.start()
+            injector.steps_left = step
+            run(harness)
+            is_over, injector.steps_left = injector.steps_left > 0, -1
+            yield f"refused at step {step}", harness
+            if is_over:
+                return
+    raise AssertionError("a call was refused at every step that was tried")
+
+
+def _harness_in(directory: Path, injector: FaultInjector, prepare: Callable[[Harness], object]) -> Harness:
+    directory.mkdir()
+    harness = Harness(directory, injector=injector)
+    prepare(harness)
+    return harness

@@ -24,9 +24,9 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(tmp_path)
 
 
-def outcome_in(harness: Harness, segment: SegmentId = SEGMENT) -> SegmentOutcome | None:
+def outcome_in(harness: Harness) -> SegmentOutcome | None:
     """Return the outcome that an intake would read."""
-    return SegmentOutcomes(harness.directory / "outcomes").read(segment)
+    return SegmentOutcomes(harness.directory / "outcomes").read(SEGMENT)
 
 
 def digest_of(number: int) -> str:
@@ -44,30 +44,26 @@ def answers_after(outcome: SegmentOutcome | None, *digests: str) -> list[Outcome
     return answers
 
 
-def test_outcome_of_a_stored_segment_is_stored(harness: Harness) -> None:
-    harness.add([1, 2])
+@pytest.mark.parametrize(
+    ("numbers", "poisonous", "rows_max", "dead"),
+    [
+        pytest.param([1, 2], 0, None, {}, id="stored"),
+        pytest.param([1, 2, 3], 2, None, {2: 3}, id="some rows are refused"),
+        pytest.param([2], 2, None, {2: 3}, id="all rows are refused"),
+        pytest.param([5, 1, 4], 1, 3, {1: 2}, id="rows of a piece are refused"),
+    ],
+)
+def test_outcome_counts_dead_rows_by_delivery(
+    harness: Harness, numbers: list[int], poisonous: int, rows_max: int | None, dead: dict[int, int]
+) -> None:
+    harness.store.rows_max = rows_max
+    harness.store.poisonous_days = {day_of(poisonous)}
+    harness.add(numbers)
 
     harness.drain()
 
-    assert outcome_in(harness) == STORED
-
-
-def test_outcome_counts_dead_rows_by_delivery(harness: Harness) -> None:
-    harness.store.poisonous_days = {day_of(2)}
-    harness.add([1, 2, 3])
-
-    harness.drain()
-
-    assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
-
-
-def test_outcome_of_a_wholly_refused_segment_lists_its_delivery(harness: Harness) -> None:
-    harness.store.poisonous_days = {day_of(2)}
-    harness.add([2])
-
-    harness.drain()
-
-    assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
+    expected = SegmentOutcome({digest_of(number): rows for number, rows in dead.items()})
+    assert outcome_in(harness) == (expected if dead else STORED)
 
 
 def test_outcome_is_incomplete_if_rows_vanished(harness: Harness) -> None:
@@ -79,16 +75,6 @@ def test_outcome_is_incomplete_if_rows_vanished(harness: Harness) -> None:
     outcome = outcome_in(harness)
     assert outcome is not None
     assert outcome.is_incomplete
-
-
-def test_outcome_counts_dead_rows_of_a_piece_by_delivery(harness: Harness) -> None:
-    harness.store.rows_max = 3
-    harness.store.poisonous_days = {day_of(1)}
-    harness.add([5, 1, 4])
-
-    harness.drain()
-
-    assert outcome_in(harness) == SegmentOutcome({digest_of(1): 2})
 
 
 def test_only_the_newest_outcomes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

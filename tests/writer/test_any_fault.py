@@ -12,6 +12,7 @@ import pytest
 from receiver import transcode
 from receiver.writer.outcome import partition_id
 from receiver.writer.reading import Reading
+from tests.support.cases import RANDOM_CASES
 from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
 from tests.support.segments import day_of
 
@@ -32,8 +33,8 @@ OUTCOMES = [
 ]
 CALLS = frozenset({"rename", "sync_data", "sync_directory", "unlink"})
 NUMBERS = range(6)
-SEEDS = range(60)
-DAMAGE_SEEDS = range(60, 120)
+SEEDS = range(RANDOM_CASES)
+DAMAGE_SEEDS = range(1_000, 1_000 + RANDOM_CASES)
 
 
 @pytest.fixture
@@ -121,6 +122,7 @@ def dead_rows(harness: Harness) -> Counter[str]:
     return rows
 
 
+@pytest.mark.random_cases
 @pytest.mark.fault("random segments, store faults, kills and disk errors")
 def test_any_fault_leaves_every_row_stored_once_or_in_one_dead_letter(
     tmp_path: Path, injector: FaultInjector
@@ -140,6 +142,7 @@ def test_any_fault_leaves_every_row_stored_once_or_in_one_dead_letter(
         assert_accounts_are_closed(harness, seed)
 
 
+@pytest.mark.random_cases
 @pytest.mark.fault("random segments, store faults, kills, disk errors and damage")
 def test_any_fault_with_damage_leaves_no_row_unaccounted_for(
     tmp_path: Path, injector: FaultInjector, monkeypatch: pytest.MonkeyPatch

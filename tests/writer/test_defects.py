@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +20,11 @@ from tests.support.fake_clickhouse import (
     FakeFile,
     FakeRecord,
     FakeScan,
-    MemoryStore,
     segment_of,
 )
 from tests.support.record_layout import record
 from tests.support.segments import day_of
-from tests.writer.test_writer import ID, TWO_DAYS, WriterHarness
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> WriterHarness:
-    return WriterHarness(tmp_path, MemoryStore())
+from tests.support.writer_harness import ID, TWO_DAYS, WriterHarness
 
 
 @dataclass
@@ -59,60 +54,85 @@ def test_unreadable_segment_does_not_delay_other_segments(harness: WriterHarness
     assert harness.slept == []
 
 
-def test_segment_that_cannot_be_deleted_is_counted_before_the_next_insert(harness: WriterHarness) -> None:
+def test_segment_that_cannot_be_deleted_is_counted_again_but_not_inserted_or_reported_again(
+    harness: WriterHarness,
+) -> None:
     writer = harness.writer
     writer.drain()
-    file = harness.file(TWO_DAYS)
-    harness.files[0] = UndeletableFile(file.id, file.path)
-
-    writer.drain()
-    harness.between_turns_s += 2.0
-    writer.drain()
-
-    assert harness.store.tokens == [f"{ID}#0"]
-    assert harness.store.events.count("count") == 2
-    assert harness.dead_letters == []
-    assert not file.path.exists()
-
-
-def test_spans_of_a_segment_that_cannot_be_deleted_are_counted_once(harness: WriterHarness) -> None:
     file = harness.file(TWO_DAYS)
     harness.files[0] = UndeletableFile(file.id, file.path, failures_left=3)
-    writer = harness.writer
 
     for _ in range(4):
         writer.drain()
         harness.between_turns_s += 60.0
 
-    assert not file.path.exists()
+    assert harness.tokens == ["#0"]
+    assert harness.store.events.count("count") == 4
     assert harness.progress.rows == 500
+    assert harness.dead == []
+    assert not file.path.exists()
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(["error:243"] * 40, id="waiting until the store has space"),
-        pytest.param(["delayed:400"], id="waiting for a statement whose answer was lost"),
-    ],
-)
-def test_store_is_checked_for_damage_while_the_writer_waits(
-    harness: WriterHarness, monkeypatch: pytest.MonkeyPatch, script: list[str]
+@dataclass(frozen=True, kw_only=True)
+class Malformed:
+    """A segment that the core cannot read or rewrite, and the result."""
+
+    content: bytes = TWO_DAYS
+    script: Sequence[str] = ()
+    cannot_read_days: str = ""
+    cannot_rewrite: str = ""
+    stored: Sequence[int] = ()
+    """Stored rows of each day, in ascending order."""
+    dead: Sequence[tuple[str, int | None]] = ()
+    is_rewritten: bool = False
+
+
+DAMAGED = TWO_DAYS[:-1] + b', "rot"]'
+REWRITES = {
+    "small blocks are merged only before the first INSERT": Malformed(
+        content=segment_of(*[[TODAY] * 10] * 30), script=["error:210"], stored=[300], is_rewritten=True
+    ),
+    "large blocks": Malformed(content=segment_of([TODAY] * 200, [TODAY] * 200), stored=[400]),
+    "single small block": Malformed(content=segment_of([TODAY]), stored=[1]),
+    "small blocks that cannot be merged are inserted unchanged": Malformed(
+        content=segment_of([TODAY] * 10, [TODAY] * 10), cannot_rewrite="block is malformed", stored=[20]
+    ),
+    "damaged record": Malformed(
+        content=DAMAGED, stored=[200, 300], dead=[("damaged", None)], is_rewritten=True
+    ),
+    "damage that cannot be removed": Malformed(
+        content=DAMAGED, cannot_rewrite="no whole record", dead=[("damaged", None)]
+    ),
+    "unreadable block, no row is stored: inserted again": Malformed(
+        script=["error:210"], cannot_read_days="block is malformed", stored=[200, 300]
+    ),
+    "unreadable block, a day is missing": Malformed(
+        script=["first_day"], cannot_read_days="block is malformed", stored=[300], dead=[("unreadable", 200)]
+    ),
+    "missing day that cannot be extracted": Malformed(
+        script=["first_day"], cannot_rewrite="block is malformed", stored=[300], dead=[("unreadable", 200)]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REWRITES.values(), ids=REWRITES)
+def test_rows_that_the_core_cannot_separate_are_stored_together_or_dead(
+    harness: WriterHarness, case: Malformed
 ) -> None:
-    harness.file(TWO_DAYS)
-    harness.sleeps_max = 500
-    harness.store.script = script
-    harness.store.probe_refused = True
-    monkeypatch.setattr(harness.store, "kill", lambda _prefix: None)
+    file = harness.file(case.content)
+    harness.store.script = list(case.script)
+    harness.core.cannot_read_days, harness.core.cannot_rewrite = case.cannot_read_days, case.cannot_rewrite
 
     harness.drain_first_segment()
 
-    inspections = harness.store.events.count("inspect")
-    assert inspections >= max(1, sum(harness.slept) // 120)
+    assert (sorted(harness.stored.values()), harness.dead) == (list(case.stored), list(case.dead))
+    assert file.replaced == case.is_rewritten
+    assert not file.path.exists()
+    # The dead letter holds the bytes as they were read.
+    assert all(harness.dead_content(cause) == case.content for cause, _ in harness.dead)
 
 
-def test_unreadable_block_becomes_a_dead_letter_and_the_next_segment_is_inserted(
-    harness: WriterHarness,
-) -> None:
+def test_unreadable_block_does_not_delay_the_next_segment(harness: WriterHarness) -> None:
     harness.file(TWO_DAYS)
     harness.file(segment_of([TODAY]), seq=2)
     harness.store.script = ["first_day"]
@@ -120,31 +140,8 @@ def test_unreadable_block_becomes_a_dead_letter_and_the_next_segment_is_inserted
 
     harness.drain_first_segment()
 
-    assert [(letter.cause, letter.rows) for letter in harness.dead_letters] == [("unreadable", 200)]
-    assert harness.dead_letters[0].text == "block is malformed; 300 of 500 rows are stored"
-    assert (harness.directory / "dead" / f"{ID}.unreadable.native.lz4").read_bytes() == TWO_DAYS
+    assert [reason.text for reason in harness.reasons] == ["block is malformed; 300 of 500 rows are stored"]
     assert [file.path.exists() for file in harness.files] == [False, False]
-
-
-def test_block_that_only_the_core_cannot_read_is_inserted_if_no_row_is_stored(harness: WriterHarness) -> None:
-    harness.file(TWO_DAYS)
-    harness.store.script = ["error:210"]
-    harness.core.cannot_read_days = "block is malformed"
-
-    harness.drain_first_segment()
-
-    assert harness.store.tokens == [f"{ID}#0"] * 2
-    assert harness.dead_letters == []
-
-
-def test_days_that_the_core_cannot_extract_become_a_dead_letter(harness: WriterHarness) -> None:
-    harness.file(TWO_DAYS)
-    harness.store.script = ["first_day"]
-    harness.core.cannot_rewrite = "block is malformed"
-
-    harness.drain_first_segment()
-
-    assert [(letter.cause, letter.rows) for letter in harness.dead_letters] == [("unreadable", 200)]
 
 
 def test_dead_letter_of_a_refused_day_contains_only_that_day(
@@ -164,11 +161,8 @@ def test_dead_letter_of_a_refused_day_contains_only_that_day(
     monkeypatch.setattr(harness.store, "insert", insert_then_poison_a_day)
     harness.drain_first_segment()
 
-    assert [(letter.cause, letter.rows, letter.text) for letter in harness.dead_letters] == [
-        ("poison", 200, "constraint is violated")
-    ]
-    kept = (harness.directory / "dead" / f"{ID}.poison.native.lz4").read_bytes()
-    assert kept == segment_of([TODAY] * 200)
+    assert harness.dead == [("poison", 200)]
+    assert harness.dead_content("poison") == segment_of([TODAY] * 200)
     assert harness.store.events.count("refill 1") == 1
     assert harness.progress.rows == 301
 
@@ -181,56 +175,19 @@ def test_refused_day_in_a_group_of_days_loses_only_that_day(harness: WriterHarne
     harness.drain_first_segment()
 
     assert harness.stored == {day_of(0): 100, day_of(2): 100}
-    assert [(letter.cause, letter.rows) for letter in harness.dead_letters] == [("poison", 100)]
+    assert harness.dead == [("poison", 100)]
 
 
 def test_only_the_vanishing_day_becomes_a_dead_letter(harness: WriterHarness) -> None:
     harness.file(TWO_DAYS)
-    harness.store.script = ["tokens_and_first_day"] + ["ok_without_rows"] * 20
+    harness.store.script = ["tokens_and_first_day", *["ok_without_rows"] * 20]
 
     harness.drain_first_segment()
 
     assert sum(harness.stored.values()) == 300
-    assert [(letter.cause, letter.rows) for letter in harness.dead_letters] == [("short", 200)]
-    kept = (harness.directory / "dead" / f"{ID}.short.native.lz4").read_bytes()
-    assert kept == segment_of([TODAY] * 200)
+    assert harness.dead == [("short", 200)]
+    assert harness.dead_content("short") == segment_of([TODAY] * 200)
     assert "refill 1" in harness.store.events
-
-
-def test_unknown_error_code_is_treated_as_refusal_after_several_failures(harness: WriterHarness) -> None:
-    harness.file(segment_of([TODAY]))
-    harness.store.script = ["error:271 data compressed with different methods"] * 9
-
-    harness.drain_first_segment()
-
-    assert [(letter.cause, letter.rows) for letter in harness.dead_letters] == [("poison", 1)]
-    assert len(harness.store.tokens) == 5
-    assert harness.between_turns_s >= 2.0 + 4.0 + 8.0 + 16.0
-    assert harness.slept == []
-
-
-def test_piece_with_the_same_unknown_error_code_is_refused_at_once(harness: WriterHarness) -> None:
-    harness.file(TWO_DAYS)
-    harness.store.script = ["error:271 data compressed with different methods"] * 9
-
-    harness.drain_first_segment()
-
-    assert harness.dead_letters == []
-    assert sum(harness.stored.values()) == 500
-    assert harness.between_turns_s <= 2.0 + 4.0 + 8.0 + 16.0 + 4.0
-
-
-def test_unknown_error_code_is_not_treated_as_refusal_while_the_probe_row_is_refused(
-    harness: WriterHarness,
-) -> None:
-    harness.file(TWO_DAYS)
-    harness.store.script = ["error:271"] * 9
-    harness.store.probe_refused = True
-
-    harness.drain_first_segment()
-
-    assert harness.dead_letters == []
-    assert len(harness.store.parts) == 2
 
 
 def test_backlog_behind_a_failing_segment_is_reported(
@@ -308,30 +265,12 @@ def test_reading_spans_the_first_to_the_last_receipt_time(harness: WriterHarness
     assert reading.received_ms == (3, 6)
 
 
-def test_single_small_block_is_not_rewritten(harness: WriterHarness) -> None:
-    file = harness.file(segment_of([TODAY]))
-
-    harness.drain_first_segment()
-
-    assert file.replaced == 0
-
-
 def test_freshness_is_measured_from_the_first_delivery() -> None:
     progress = Progress()
 
     progress.record_stored(2, (10_000, 14_000), 15.0)
 
     assert list(progress.freshness_s) == [5.0]
-
-
-def test_duplicated_day_does_not_hide_a_missing_day(harness: WriterHarness) -> None:
-    file = harness.file(segment_of([TODAY - 1] * 200 + [TODAY] * 200))
-    day = next(iter(harness.store.rows_of(file.path)))
-    harness.store.parts = [(file.id, day, 200), (file.id, day, 200)]
-
-    harness.drain_first_segment(in_doubt=True)
-
-    assert [letter.cause for letter in harness.dead_letters] == ["odd"]
 
 
 def test_records_of_another_segment_become_a_dead_letter(harness: WriterHarness) -> None:
@@ -341,10 +280,10 @@ def test_records_of_another_segment_become_a_dead_letter(harness: WriterHarness)
     harness.drain_first_segment()
 
     assert harness.store.tokens == []
-    assert [(letter.cause, letter.text) for letter in harness.dead_letters] == [
+    assert [(letter.cause, letter.text) for letter in harness.reasons] == [
         ("damaged", "holds records of segment 0000000000000007-0000000009")
     ]
-    assert (harness.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == TWO_DAYS
+    assert harness.dead_content("damaged") == TWO_DAYS
     assert not harness.files[0].path.exists()
 
 
@@ -377,6 +316,16 @@ def test_footer_gives_the_number_of_damaged_rows(harness: WriterHarness) -> None
     assert reading.rows_lost == 200
 
 
+def test_response_lost_for_a_day_leaves_no_file_of_it(harness: WriterHarness) -> None:
+    harness.file(TWO_DAYS)
+    harness.store.script = ["error:252 Too many partitions for single INSERT block", "ok", "answer_lost"]
+
+    harness.drain_first_segment()
+
+    assert sorted(harness.stored.values()) == [200, 300]
+    assert list((harness.directory / "repair").iterdir()) == []
+
+
 def test_extracted_days_left_by_a_crash_are_deleted(harness: WriterHarness) -> None:
     leftover = harness.directory / "repair" / f"{ID}@20260101.native.lz4"
     leftover.parent.mkdir()
@@ -385,13 +334,3 @@ def test_extracted_days_left_by_a_crash_are_deleted(harness: WriterHarness) -> N
     harness.writer.drain()
 
     assert not leftover.exists()
-
-
-def test_extracted_day_is_deleted_after_a_lost_response(harness: WriterHarness) -> None:
-    harness.file(TWO_DAYS)
-    harness.store.script = ["error:252 Too many partitions for single INSERT block", "ok", "answer_lost"]
-
-    harness.drain_first_segment()
-
-    assert sorted(harness.stored.values()) == [200, 300]
-    assert list((harness.directory / "repair").iterdir()) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,47 +123,34 @@ def test_new_segment_is_stored_and_deleted(harness: EngineHarness) -> None:
     assert not file.path.exists()
 
 
-def test_crash_between_insert_and_deletion_stores_no_row_twice(harness: EngineHarness) -> None:
-    segment, file = harness.file(0, 1)
-    harness.insert(segment, "#0")
-
-    harness.restart_with(file)
-
-    assert harness.stored(segment) == segment.days
-    assert not file.path.exists()
+OF_ITS_DAY = f"toYYYYMMDD(Timestamp, 'UTC') = {day_of(1)}"
 
 
-def test_rows_lost_after_their_token_was_recorded_are_stored_with_the_next_token(
-    harness: EngineHarness,
+@pytest.mark.parametrize(
+    ("lose", "turns"),
+    [
+        pytest.param(lambda _harness, _segment: None, 1, id="nothing"),
+        pytest.param(lambda harness, segment: harness.delete_rows(segment), 1, id="all rows"),
+        pytest.param(lambda harness, segment: harness.delete_rows(segment, OF_ITS_DAY), 3, id="a day"),
+        pytest.param(
+            lambda harness, _segment: harness.store.command("TRUNCATE TABLE otel_traces_trace_id_ts"),
+            1,
+            id="rows of the companion table",
+        ),
+    ],
+)
+def test_rows_that_are_lost_between_insert_and_deletion_are_stored_once(
+    harness: EngineHarness, lose: Callable[[EngineHarness, Segment], object], turns: int
 ) -> None:
-    segment, file = harness.file(0, 0, 1)
-    harness.insert(segment, "#0")
-    harness.delete_rows(segment)
-
-    harness.restart_with(file)
-
-    assert harness.stored(segment) == segment.days
-
-
-def test_day_lost_after_its_token_was_recorded_is_inserted_separately(harness: EngineHarness) -> None:
     segment, file = harness.file(0, 0, 1, 2)
     harness.insert(segment, "#0")
-    harness.delete_rows(segment, f"toYYYYMMDD(Timestamp, 'UTC') = {day_of(1)}")
+    lose(harness, segment)
 
-    harness.restart_with(file, turns=3)
+    harness.restart_with(file, turns=turns)
 
     assert harness.stored(segment) == segment.days
+    assert harness.trace_count(segment) == 4
     assert not file.path.exists()
-
-
-def test_companion_table_that_lost_a_part_is_refilled(harness: EngineHarness) -> None:
-    segment, file = harness.file(0, 1)
-    harness.insert(segment, "#0")
-    harness.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
-
-    harness.restart_with(file)
-
-    assert harness.trace_count(segment) == 2
 
 
 def test_partly_stored_day_becomes_a_dead_letter(harness: EngineHarness) -> None:

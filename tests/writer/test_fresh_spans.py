@@ -23,9 +23,9 @@ from receiver.writer.steps import StepRunner, Turn
 from receiver.writer.units import Unit
 from tests.support.fake_clickhouse import TODAY, FakeFile, segment_of
 from tests.support.redelivery import Harness
+from tests.support.writer_harness import WriterHarness
 from tests.writer.test_progress import ATTACKER, VICTIM, BrokenStore, harness_with, rows_of, trouble
 from tests.writer.test_transitions import types_in
-from tests.writer.test_writer import WriterHarness
 
 SEALED_AFTER_S = 1.0
 READABLE_WITHIN_S = 5.0

@@ -12,6 +12,7 @@ from receiver.dead_letters.directory import DeadLetters
 from receiver.errors import StoreTrouble
 from receiver.journal.writer_notes import SegmentOutcomes
 from receiver.ledger.ledger import Ledger
+from receiver.ledger.line_sums import Counts
 from receiver.redelivery.window import Window
 from receiver.writer.splitting import Splitter
 from tests.support.fake_clickhouse import FakeFile
@@ -80,3 +81,4 @@ def test_dead_letter_is_not_visible_while_its_segment_cannot_be_recorded(
     assert harness.dead_letters == []
     harness.drain()
     assert [letter.reason.rows for letter in harness.dead_letters] == [3]
+    assert harness.recorded == Counts(received=5, stored=2, dead=3)

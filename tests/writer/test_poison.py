@@ -5,7 +5,6 @@ Delivery n has n + 1 rows, all n days old, so `poisonous_days` selects the deliv
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,7 @@ from receiver import transcode
 from receiver.errors import StoreTrouble
 from receiver.writer import units
 from receiver.writer.reading import read_segment
-from tests.support.redelivery import (
-    FaultInjector,
-    Harness,
-    Killed,
-    inject_disk_faults,
-    inject_faults,
-)
+from tests.support.redelivery import Harness, killed_at_each_step, refused_at_each_step
 from tests.support.segments import day_of
 
 SEGMENT = "0000000000000007-0000000001"
@@ -41,24 +34,18 @@ def dead_rows_by_cause(harness: Harness) -> list[tuple[str, int]]:
 
 
 def test_refused_rows_become_a_dead_letter_and_the_others_are_inserted(harness: Harness) -> None:
-    harness.add([1, 2, 3], [4])
-
-    harness.drain()
-
-    assert harness.copies == {1: 1, 2: 0, 3: 1, 4: 1}
-    assert dead_rows_by_cause(harness) == [("poison", 3)]
-    assert harness.progress.dead_rows == {"poison": 3}
-
-
-def test_dead_letter_names_the_error_the_drain_and_the_project(harness: Harness) -> None:
-    harness.add([1, 2, 3], drain="acme")
+    file = harness.add([1, 2, 3], [4], drain="acme")
 
     harness.drain()
 
     (letter,) = harness.dead_letters
     (dead,) = letter.reason.deliveries
+    assert harness.copies == {1: 1, 2: 0, 3: 1, 4: 1}
+    assert dead_rows_by_cause(harness) == [("poison", 3)]
+    assert harness.progress.dead_rows == {"poison": 3}
     assert letter.reason.text == "constraint is violated"
     assert (dead.drain, dead.projects, dead.rows) == ("acme", ("",), 3)
+    assert not read_segment(file, transcode, content=letter.path.read_bytes()).damage
 
 
 def test_dead_letters_are_readable_only_by_their_owner(harness: Harness) -> None:
@@ -143,26 +130,6 @@ def test_rows_that_are_refused_once_are_stored(harness: Harness) -> None:
     assert harness.is_exact
 
 
-def test_refused_rows_of_a_missing_day_leave_the_stored_days_unchanged(harness: Harness) -> None:
-    harness.add([1, 2, 3])
-    harness.store.poisonous_days = set()
-    harness.store.script = ["first_day"]
-    harness.start()
-    insert_unpoisoned = harness.store.insert
-
-    def insert(segment: Path, *, token: str, query_id: str) -> int:
-        try:
-            return insert_unpoisoned(segment, token=token, query_id=query_id)
-        finally:
-            harness.store.poisonous_days = {day_of(2)}
-
-    harness.store.insert = insert  # type: ignore[method-assign]  # from the second INSERT on
-    harness.drain()
-
-    assert harness.copies == {1: 1, 2: 0, 3: 1}
-    assert dead_rows_by_cause(harness) == [("poison", 3)]
-
-
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
 def test_failed_insert_of_a_piece_does_not_refuse_its_rows(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, code: int | None
@@ -200,31 +167,26 @@ def test_refused_piece_becomes_a_dead_letter_at_the_split_limit(
 @pytest.mark.parametrize(
     ("records", "is_accepted_later"),
     [
-        pytest.param([[1, 2, 3]], False, id="some"),
-        pytest.param([[1, 2, 3]], True, id="some, and the store accepts them after the restart"),
+        pytest.param([[1, 2]], False, id="some"),
+        pytest.param(
+            [[1, 2, 3]],
+            True,
+            id="some, and the store accepts them after the restart",
+            marks=pytest.mark.fault_tier,
+        ),
         pytest.param([[2]], True, id="all, and the store accepts them after the restart"),
-        pytest.param([[1], [2], [4, 2]], False, id="some of many"),
+        pytest.param([[1], [2], [4, 2]], False, id="some of many", marks=pytest.mark.fault_tier),
     ],
 )
 def test_kill_at_any_step_of_the_search_keeps_every_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[list[int]], *, is_accepted_later: bool
+    tmp_path: Path, records: list[list[int]], *, is_accepted_later: bool
 ) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 400):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, injector=injector)
+    def prepare(harness: Harness) -> None:
         harness.store.poisonous_days = {day_of(2)}
-        for record in records:
+        for record in [*records, [4]]:
             harness.add(record)
-        harness.add([4])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-            harness.drain()
-            break
-        injector.steps_left = -1
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare, range(1, 400)):
         if is_accepted_later:
             harness.store.poisonous_days = set()
 
@@ -233,46 +195,24 @@ def test_kill_at_any_step_of_the_search_keeps_every_row_once(
 
         dead = sum(rows for _, rows in dead_rows_by_cause(harness))
         expected = {number: (3 - dead) / 3 if number == 2 else 1.0 for number in harness.issued}
-        assert harness.copies == pytest.approx(expected), f"killed at step {step}"
-        assert dead == 3 or is_accepted_later, f"killed at step {step}"
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
-        assert harness.recorded.dead == dead, f"killed at step {step}: {harness.recorded}"
-    else:
-        raise AssertionError("the writer was killed at each of 399 steps")
+        assert harness.copies == pytest.approx(expected), kill
+        assert dead == 3 or is_accepted_later, kill
+        assert harness.is_accounted_for, f"{kill}: {harness.recorded}"
+        assert harness.recorded.dead == dead, f"{kill}: {harness.recorded}"
 
 
-def test_any_single_failed_write_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    injector = FaultInjector(ends_with=lambda: OSError(5, "Input/output error"))
-    inject_disk_faults(injector, monkeypatch)
-    for step in range(1, 400):
-        directory = tmp_path / str(step)
-        directory.mkdir()
-        harness = Harness(directory, injector=injector)
+def test_any_single_failed_write_loses_no_row(tmp_path: Path) -> None:
+    def prepare(harness: Harness) -> None:
         harness.store.poisonous_days = {day_of(2)}
         harness.add([1, 2, 3])
-        writer = harness.start()
-        injector.steps_left = step
-        writer.drain()
-        is_over, injector.steps_left = injector.steps_left > 0, -1
 
+    error = OSError(5, "Input/output error")
+    for refusal, harness in refused_at_each_step(
+        tmp_path, prepare, lambda harness: harness.current.drain(), error
+    ):
         harness.drain()
 
-        assert harness.copies == {1: 1, 2: 0, 3: 1}, f"refused at step {step}"
-        assert dead_rows_by_cause(harness) == [("poison", 3)], f"refused at step {step}"
-        assert harness.is_accounted_for, f"refused at step {step}: {harness.recorded}"
-        assert harness.recorded.dead == 3, f"refused at step {step}: {harness.recorded}"
-        if is_over:
-            return
-    raise AssertionError("a write failed at each of 399 steps")
-
-
-def test_dead_letter_is_a_readable_segment(harness: Harness) -> None:
-    harness.add([1, 2])
-    harness.drain()
-
-    (letter,) = harness.dead_letters
-    content = letter.path.read_bytes()
-    file = harness.files[0]
-    file.path.write_bytes(content)
-
-    assert not read_segment(file, transcode).damage
+        assert harness.copies == {1: 1, 2: 0, 3: 1}, refusal
+        assert dead_rows_by_cause(harness) == [("poison", 3)], refusal
+        assert harness.is_accounted_for, f"{refusal}: {harness.recorded}"
+        assert harness.recorded.dead == 3, f"{refusal}: {harness.recorded}"

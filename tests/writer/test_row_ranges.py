@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.writer.row_ranges import Rows, intersect, merge_adjacent, row_count, split_in_half
+from receiver.writer.units import Rows, intersect, merge_adjacent, row_count, split_in_half
 
 
 def ranges_of(rows: set[int]) -> Rows:

@@ -5,6 +5,8 @@ Delivery n has n + 1 rows, all n days old.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from msgspec.json import decode
 from receiver.durable.files import DISK
 from receiver.writer.splitting import PIECES
 from receiver.writer.units import Plan
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_disk_faults
+from tests.support.redelivery import Harness, Killed, refused_at_each_step
 from tests.writer.test_splitting import harness_with_row_limit
 
 SEGMENT = "0000000000000007-0000000001"
@@ -24,23 +26,28 @@ def harness(tmp_path: Path) -> Harness:
     return harness_with_row_limit(tmp_path)
 
 
-@pytest.mark.parametrize("processes", [1, 3], ids=["one process", "a new process for each attempt"])
-@pytest.mark.parametrize("unsynced", ["splits", "."])
-def test_pieces_are_synced_before_any_is_inserted(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, unsynced: str, processes: int
-) -> None:
+@contextmanager
+def failing_sync(directory: Path, is_due: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Make the sync of a directory fail while `is_due`."""
     sync_directory = DISK.sync_directory
 
-    def fail_one_directory(path: Path) -> None:
-        if path == harness.directory / unsynced:
+    def fail(path: Path) -> None:
+        if path == directory and is_due():
             raise OSError(5, "Input/output error")
         sync_directory(path)
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DISK, "sync_directory", fail)
+        yield
+
+
+@pytest.mark.parametrize("processes", [1, 3], ids=["one process", "a new process for each attempt"])
+@pytest.mark.parametrize("unsynced", ["splits", "."])
+def test_pieces_are_synced_before_any_is_inserted(harness: Harness, unsynced: str, processes: int) -> None:
     harness.add([5, 4])
     harness.start()
     for attempt in range(3):
-        with monkeypatch.context() as patch:
-            patch.setattr(DISK, "sync_directory", fail_one_directory)
+        with failing_sync(harness.directory / unsynced):
             harness.run_turns(6)
         if attempt < processes - 1:
             harness.start()
@@ -53,52 +60,42 @@ def test_pieces_are_synced_before_any_is_inserted(
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["one process", "restarted afterwards"])
 def test_any_single_failed_write_neither_duplicates_nor_loses_a_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_restarted: bool
+    tmp_path: Path, *, is_restarted: bool
 ) -> None:
-    injector = FaultInjector(ends_with=lambda: OSError(28, "No space left on device"))
-    inject_disk_faults(injector, monkeypatch)
-    for step in range(1, 1_000):
-        harness = harness_with_row_limit(tmp_path / str(step), injector=injector)
+    def prepare(harness: Harness) -> None:
+        harness.store.rows_max = 3
         harness.add([5])
-        harness.start()
-        injector.steps_left = step
-        harness.run_turns(6)
-        is_over, injector.steps_left = injector.steps_left > 0, -1
-        assert sum(harness.copies.values()) > 0 or not is_over
+
+    error = OSError(28, "No space left on device")
+    for refusal, harness in refused_at_each_step(
+        tmp_path, prepare, lambda harness: harness.run_turns(6), error
+    ):
+        stored_in_turns = sum(harness.copies.values())
         if is_restarted:
             harness.start()
 
         harness.drain()
 
-        assert harness.is_exact, f"refused at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"refused at step {step}: {harness.recorded}"
+        assert harness.is_exact, f"{refusal}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{refusal}: {harness.recorded}"
         assert not harness.dead_letters
-        assert list((harness.directory / "splits").glob(".*")) == [], f"refused at step {step}"
-        if is_over:
-            return
-    raise AssertionError("the test ended before the writer did")
+        assert list((harness.directory / "splits").glob(".*")) == [], refusal
+    # The turns were enough to insert a piece, so the refusals met every call before and after it.
+    assert stored_in_turns > 0
 
 
-def test_piece_that_was_split_is_not_inserted_after_a_failed_sync_of_its_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_piece_that_was_split_is_not_inserted_after_a_failed_sync_of_its_plan(tmp_path: Path) -> None:
     harness = harness_with_row_limit(tmp_path, rows_max=1)
-    splits, sync_directory = tmp_path / "splits", DISK.sync_directory
+    splits = tmp_path / "splits"
 
     def planned() -> set[int]:
         return {
             piece.seq for path in splits.iterdir() for piece in decode(path.read_bytes(), type=Plan).pieces
         }
 
-    def fail_after_the_second_split(path: Path) -> None:
-        if path == splits and max(planned()) > PIECES:
-            raise OSError(5, "Input/output error")
-        sync_directory(path)
-
     harness.add([5])
     harness.start()
-    with monkeypatch.context() as patch:
-        patch.setattr(DISK, "sync_directory", fail_after_the_second_split)
+    with failing_sync(splits, lambda: max(planned()) > PIECES):
         harness.run_turns(20)
     pieces, tokens_before = planned(), len(harness.store.tokens)
     assert max(pieces) > PIECES
@@ -128,22 +125,13 @@ def test_unknown_file_in_the_split_directory_is_not_touched(harness: Harness) ->
 
 
 @pytest.mark.parametrize("takes_whole", [True, False])
-def test_plan_that_was_renamed_but_not_synced_stays_in_force(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, *, takes_whole: bool
-) -> None:
+def test_plan_that_was_renamed_but_not_synced_stays_in_force(harness: Harness, *, takes_whole: bool) -> None:
     harness.store.rows_max = None if takes_whole else 3
     harness.store.script = ["error:241"] * 3
     harness.add([5, 4])
     splits = harness.directory / "splits"
-    sync_directory = DISK.sync_directory
 
-    def failing(path: Path) -> None:
-        if path == splits:
-            raise OSError(5, "Input/output error")
-        sync_directory(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DISK, "sync_directory", failing)
+    with failing_sync(splits):
         harness.start()
         harness.run_turns(4)
     plans = list(splits.iterdir())

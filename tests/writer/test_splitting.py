@@ -5,7 +5,6 @@ Delivery n has n + 1 rows, all n days old.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,12 @@ from receiver.ledger.ledger import read_sums
 from receiver.ledger.line_sums import Counts
 from receiver.settings import Ledger as Limits
 from tests.support.fake_clickhouse import MemoryStore
-from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
+from tests.support.redelivery import Harness, killed_at_each_step
 from tests.support.segments import day_of
 
 
-def harness_with_row_limit(
-    directory: Path, *, rows_max: int = 3, injector: FaultInjector | None = None
-) -> Harness:
-    directory.mkdir(exist_ok=True)
-    harness = Harness(directory, injector=injector or FaultInjector())
+def harness_with_row_limit(directory: Path, *, rows_max: int = 3) -> Harness:
+    harness = Harness(directory)
     harness.store.rows_max = rows_max
     return harness
 
@@ -32,7 +28,9 @@ def harness(tmp_path: Path) -> Harness:
     return harness_with_row_limit(tmp_path)
 
 
-def test_segment_that_is_too_large_is_inserted_in_pieces(harness: Harness) -> None:
+@pytest.mark.parametrize("rows_max", [3, 1], ids=["once", "pieces again"])
+def test_segment_that_is_too_large_is_inserted_in_pieces(harness: Harness, rows_max: int) -> None:
+    harness.store.rows_max = rows_max
     harness.add([5, 4])
 
     harness.drain()
@@ -45,15 +43,6 @@ def test_segment_that_is_too_large_is_inserted_in_pieces(harness: Harness) -> No
     assert list((harness.directory / "splits").iterdir()) == []
     ledger, _ = read_sums(harness.directory / "ledger", Limits())
     assert {segment.epoch for segment, _, _ in harness.store.parts} < set(ledger.epochs)
-
-
-def test_pieces_that_are_too_large_are_split_again(tmp_path: Path) -> None:
-    harness = harness_with_row_limit(tmp_path, rows_max=1)
-    harness.add([5, 4])
-
-    harness.drain()
-
-    assert harness.is_exact
 
 
 def test_segment_that_fits_at_a_retry_is_not_split(harness: Harness) -> None:
@@ -103,40 +92,19 @@ def test_duplicate_waits_until_the_last_piece_is_stored(harness: Harness) -> Non
     assert harness.progress.duplicates == {"drain": 1}
 
 
-def test_refused_rows_of_a_piece_become_a_dead_letter(harness: Harness) -> None:
+@pytest.mark.parametrize("restarts", [0, 10])
+def test_refused_rows_of_a_piece_become_a_dead_letter(harness: Harness, restarts: int) -> None:
     harness.store.poisonous_days = {day_of(1)}
     harness.add([5, 1, 4])
 
+    for _ in range(restarts):
+        harness.start()
+        harness.run_turns(6)
     harness.drain()
 
     assert harness.copies == {5: 1, 1: 0, 4: 1}
     assert sum(letter.reason.rows or 0 for letter in harness.dead_letters) == 2
     assert harness.recorded == Counts(received=13, stored=11, dead=2)
-
-
-def test_refused_rows_of_a_piece_become_a_dead_letter_across_restarts(harness: Harness) -> None:
-    harness.store.poisonous_days = {day_of(1)}
-    harness.add([5, 1, 4])
-
-    for _ in range(10):
-        harness.start()
-        harness.run_turns(6)
-
-    assert harness.recorded == Counts(received=13, stored=11, dead=2)
-
-
-def test_damage_to_a_split_segment_is_counted_once(harness: Harness) -> None:
-    harness.add([5], [4])
-    harness.start()
-    harness.run_turns(3)
-    rotted(harness.files[0].path, record=0)
-    stored = sum(rows for _, _, rows in harness.store.parts)
-
-    harness.drain()
-
-    assert sum(rows for _, _, rows in harness.store.parts) == stored
-    assert [letter.reason.cause for letter in harness.dead_letters] == ["unreadable"]
-    assert harness.recorded == Counts(received=11, stored=stored, dead=11 - stored)
 
 
 def test_stored_days_are_not_split(harness: Harness) -> None:
@@ -177,30 +145,19 @@ def test_pieces_are_kept_while_the_journal_does_not_list_their_segment(harness: 
 
 
 @pytest.mark.parametrize("rows_max", [1, 4])
-def test_kill_at_any_step_of_a_split_stores_every_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
-) -> None:
-    injector = FaultInjector()
-    inject_faults(injector, monkeypatch)
-    for step in range(1, 1_000, 2 if rows_max > 1 else 15):
-        harness = harness_with_row_limit(tmp_path / str(step), rows_max=rows_max, injector=injector)
+def test_kill_at_any_step_of_a_split_stores_every_row_once(tmp_path: Path, rows_max: int) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.store.rows_max = rows_max
         harness.add([5, 1])
         harness.add([5])
-        injector.steps_left = step
-        with suppress(Killed):
-            harness.start().drain()
-            harness.drain()
-            break
-        injector.steps_left = -1
 
+    for kill, harness in killed_at_each_step(tmp_path, prepare, range(1, 1_000, 2 if rows_max > 1 else 15)):
         harness.start(harness.files[::-1])
         harness.drain()
 
-        assert harness.is_exact, f"killed at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"killed at step {step}: {harness.recorded}"
-        assert list((harness.directory / "splits").glob("*")) == [], f"killed at step {step}"
-    else:
-        raise AssertionError("the test ended before the writer did")
+        assert harness.is_exact, f"{kill}: {harness.copies}"
+        assert harness.is_ledger_exact, f"{kill}: {harness.recorded}"
+        assert list((harness.directory / "splits").glob("*")) == [], kill
 
 
 def test_pieces_that_expired_after_their_insert_are_not_dead(

@@ -17,7 +17,7 @@ from receiver.cli.shell.api_client import NotDone, NothingFound, query_receiver,
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with, serve_command
 from receiver.cli.shell.table import lines_of
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings

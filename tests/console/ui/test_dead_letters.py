@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from receiver.console.ui import site
 from receiver.console.ui.results import RESULTS_MAX, Results
-from receiver.dead_letters.directory import DeadLetters, Reason
-from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.directory import DeadLetterList, DeadLetters, Reason
 from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.model import ContentKind, Delivery
 from tests.console.ui.conftest import HOSTILE, StartReceiver
