@@ -123,16 +123,10 @@ def event_id(event: Event) -> str:
 
 
 def created_ms(event: Event) -> int:
-    """Return when an event was created, in milliseconds since 1970; 0 if the event does not say."""
+    """Return when an event was created, in milliseconds since 1970; 0 if it has no time."""
     payload = _payload(event)
-    number = next(
-        (
-            number
-            for number in (_number(event, "created"), _number(payload, "created"), _number(payload, "date"))
-            if number > 0
-        ),
-        0.0,
-    )
+    times = (_number(event, "created"), _number(payload, "created"), _number(payload, "date"))
+    number = next((time for time in times if time > 0), 0.0)
     factor = next(factor for bound, factor in _UNITS if number < bound or bound == math.inf)
     return int(min(number * factor, MS_MAX))
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -14,7 +15,7 @@ from receiver.console.api.source import LimitableSource
 from receiver.errors import CallerBusy, QueueFull
 from receiver.platform.client.chat import ChatRequest, Fragment
 from receiver.platform.client.gateway import Gateway
-from receiver.platform.explain.conversation import ChatStream, Conversation, Event
+from receiver.platform.explain.conversation import Conversation, Event
 from receiver.platform.explain.request import Preview, prepare, preview_of
 from receiver.settings import Platform
 
@@ -22,29 +23,20 @@ EXPLANATIONS_MAX: Final = 4
 """Maximum number of explanations at a time, of all callers."""
 
 
-def gateway_stream(settings: Platform) -> ChatStream:
-    """Return a function that sends requests to the gateway of the settings."""
-
-    async def stream(request: ChatRequest) -> AsyncGenerator[Fragment, None]:
-        gateway = Gateway(settings.gateway_url, settings.api_key, settings.timeout_s)
-        async with gateway, aclosing(gateway.stream(request)) as fragments:
-            async for fragment in fragments:
-                yield fragment
-
-    return stream
+async def gateway_stream(settings: Platform, request: ChatRequest) -> AsyncGenerator[Fragment, None]:
+    """Send a request to the gateway of the settings, and yield the fragments of its answer."""
+    gateway = Gateway(settings.gateway_url, settings.api_key, settings.timeout_s)
+    async with gateway, aclosing(gateway.stream(request)) as fragments:
+        async for fragment in fragments:
+            yield fragment
 
 
 class Explainer:
     """Explains traces with the settings in force."""
 
-    def __init__(
-        self,
-        settings: Callable[[], Platform],
-        open_stream: Callable[[Platform], ChatStream] = gateway_stream,
-    ) -> None:
+    def __init__(self, settings: Callable[[], Platform]) -> None:
         """`settings`: called for each explanation, because a reload may change them."""
         self._settings = settings
-        self._open_stream = open_stream
         self._running: set[str] = set()
         """Names of the callers."""
 
@@ -60,7 +52,7 @@ class Explainer:
         settings = self._settings()
         with self._place(caller), _logged(settings.explain.model, caller) as course:
             prepared = await prepare(source, settings, trace_id)
-            conversation = Conversation(self._open_stream(settings), prepared, settings.explain)
+            conversation = Conversation(partial(gateway_stream, settings), prepared, settings.explain)
             async with aclosing(conversation.events()) as events:
                 async for event in events:
                     course.add(event)
