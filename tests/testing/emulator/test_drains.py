@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.support.cases import each_case
 from tests.support.drains import BASE_NS, HALF, Site, running_drains, source, spans_of, traffic
 from trace_drain_testing.emulator.drains import BUDGET_S, DELIVERIES_MIN, DRAINS_MAX, FAILURES_MAX
 from trace_drain_testing.emulator.drains_traffic import trace_start
@@ -190,7 +191,7 @@ async def test_p73_drain_of_another_kind_of_data_is_refused(site: Site) -> None:
         assert status == 400
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         {"url": "http://traces.example/v1/traces"},

@@ -17,17 +17,11 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
-from tests.support.gateway import API_KEY, MODEL, PNG, WEATHER, RunningGateway, running_gateway
+from tests.support.gateway import API_KEY, MODEL, PNG, WEATHER, RunningGateway
 from trace_drain_testing.emulator.gateway.gateway_wire import DONE
 
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "openai_js.json").read_text())
 TOOL = cast("ChatCompletionToolParam", WEATHER)
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[RunningGateway]:
-    async with running_gateway() as running:
-        yield running
 
 
 @pytest.fixture
@@ -41,8 +35,10 @@ def user(text: str) -> ChatCompletionMessageParam:
     return {"role": "user", "content": text}
 
 
-async def test_p61_python_library_lists_the_models(client: openai.AsyncOpenAI) -> None:
-    assert MODEL in [model.id async for model in client.models.list()]
+async def test_p61_python_library_lists_the_models_with_their_provider(client: openai.AsyncOpenAI) -> None:
+    listed = {model.id: (model.object, model.owned_by) async for model in client.models.list()}
+
+    assert listed[MODEL] == ("model", "acme")
 
 
 async def test_p66_python_library_reads_an_answer(client: openai.AsyncOpenAI) -> None:
@@ -66,10 +62,12 @@ async def test_p65_python_library_reads_a_stream(client: openai.AsyncOpenAI) -> 
     assert chunks[-1].usage.total_tokens == 10
 
 
-async def test_p65_python_library_assembles_streamed_tool_calls(client: openai.AsyncOpenAI) -> None:
+async def test_p64_python_library_calls_a_tool_and_sends_its_result(client: openai.AsyncOpenAI) -> None:
     async with client.chat.completions.stream(model=MODEL, messages=[user("Oslo")], tools=[TOOL]) as stream:
-        message = (await stream.get_final_completion()).choices[0].message
+        choice = (await stream.get_final_completion()).choices[0]
+    message = choice.message
 
+    assert choice.finish_reason == "tool_calls"
     assert message.tool_calls is not None
     call = message.tool_calls[0]
     assert json.loads(call.function.arguments) == {"town": "Oslo", "unit": "C"}

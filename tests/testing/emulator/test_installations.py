@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.support.emulator import REDIRECT_URI, RunningEmulator, emulator
-from tests.support.webhook_receiver import WebhookReceiver, webhook_receiver
+from tests.support.cases import each_case
+from tests.support.emulator import REDIRECT_URI, RunningEmulator
+from tests.support.webhook_receiver import WebhookReceiver
 from trace_drain_testing.emulator.installations import SCOPES
 
 DAY_S = 86_400
-
-
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with webhook_receiver() as running:
-        yield running
 
 
 async def act(platform: RunningEmulator, installation: str, action: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
@@ -85,7 +72,7 @@ async def test_p31_browser_is_redirected_with_a_code_that_can_be_exchanged(platf
     assert status == 200
 
 
-@pytest.mark.parametrize("redirect_uri", ["javascript:alert(1)", "/installed", "http://"])
+@each_case("redirect_uri", ["javascript:alert(1)", "/installed", "http://"])
 async def test_p31_redirect_to_no_http_address_is_refused(
     platform: RunningEmulator, redirect_uri: str
 ) -> None:
@@ -94,7 +81,7 @@ async def test_p31_redirect_to_no_http_address_is_refused(
         assert answer.status == 400
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "names"),
     [
         ("minimal", {"code", "state"}),
@@ -130,7 +117,7 @@ async def test_p31_code_is_valid_for_30_minutes(platform: RunningEmulator, age_s
     assert (await platform.exchange(made["code"]))[0] == status
 
 
-@pytest.mark.parametrize("name", ["client_id", "client_secret", "code", "redirect_uri"])
+@each_case("name", ["client_id", "client_secret", "code", "redirect_uri"])
 async def test_p32_every_field_of_the_exchange_is_required_and_checked(
     platform: RunningEmulator, name: str
 ) -> None:
@@ -158,7 +145,7 @@ async def test_p32_exchange_takes_a_form_and_no_json(platform: RunningEmulator) 
     assert (await platform.call("POST", "/v2/oauth/access_token", data=form))[0] == 200
 
 
-@pytest.mark.parametrize("is_team", [True, False])
+@each_case("is_team", [True, False])
 async def test_p32_team_id_is_null_for_an_account(platform: RunningEmulator, *, is_team: bool) -> None:
     made = await platform.install(team=is_team)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.emulator import RunningEmulator, emulator
-from tests.support.webhook_receiver import WebhookReceiver, webhook_receiver
+from tests.support.webhook_receiver import WebhookReceiver
+from trace_drain_testing.emulator import webhooks
+from trace_drain_testing.emulator.clock import Clock
 from trace_drain_testing.emulator.webhooks import RETRIED_S_MAX
-
-
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with webhook_receiver() as running:
-        yield running
 
 
 async def send(platform: RunningEmulator, receiver: WebhookReceiver, kind: str = "project.created") -> None:
@@ -210,3 +201,16 @@ async def test_fault_rotates_the_secret_for_good(
     rotated = (await platform.control("GET", "/state"))["webhook_secret"]
     assert receiver.is_signed_with(platform.facts["webhook_secret"]) == [False, False]
     assert receiver.is_signed_with(rotated) == [True, True]
+
+
+async def test_real_clock_retries_a_webhook_by_itself(
+    tmp_path: Path, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "RETRY_S_FIRST", 0.01)
+    receiver.statuses = [503]
+    async with emulator(tmp_path, clock=Clock(time.time(), is_manual=False)) as platform:
+        await send(platform, receiver)
+        while len(receiver.requests) == 1:  # noqa: ASYNC110 - another task sends it
+            await asyncio.sleep(0.01)
+
+    assert receiver.documents[0] == receiver.documents[1]
