@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from receiver.platform.client import retries
+from tests.support.cases import each_case
 
 
 def test_delays_grow_to_a_limit_and_have_jitter() -> None:
@@ -14,7 +13,7 @@ def test_delays_grow_to_a_limit_and_have_jitter() -> None:
     assert next(none) == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "seconds"),
     [
         ("5", 5.0),

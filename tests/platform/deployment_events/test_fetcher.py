@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pytest
@@ -30,12 +28,11 @@ from receiver.platform.deployment_events.fetcher import (
     Pause,
 )
 from receiver.settings import Platform
-from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.deployment_events import (
     NOW_MS,
     EventsServer,
     build_line,
-    events_server,
     request_event,
     state_event,
 )
@@ -43,23 +40,6 @@ from tests.support.random_filters import NOW_S
 
 PATIENT_S = 600.0
 NO_CHANGES: Mapping[str, str] = {}
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
-
-
-@pytest.fixture
-async def platform() -> AsyncIterator[EventsServer]:
-    async with events_server() as platform:
-        yield platform
-
-
-@pytest.fixture
-def deployment() -> str:
-    return f"dpl_{uuid4().hex}"
 
 
 class Clock:
@@ -256,11 +236,11 @@ async def test_page_fetches_nothing_for_a_user_of_other_projects(
         assert (await fetcher.refresh(deployment, PATIENT_S, ("prj_1",))).status == "fetched"
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 500])
+@each_case("status", [401, 403, 404, 500])
 async def test_failure_of_the_platform_is_described_and_tried_again(
     store: Store, platform: EventsServer, deployment: str, status: int
 ) -> None:
-    clock = Clock()
+    clock, deployment = Clock(), f"{deployment}_{status}"
     platform.add(build_line(1))
     platform.refuse(status)
     async with fetching(store, platform, clock) as fetcher:
@@ -337,10 +317,11 @@ def test_calls_that_fail_together_begin_one_pause() -> None:
     for _ in range(4):
         pause.begin("disabled")
     clock.now_s += PAUSE_FIRST_S
+
     assert pause.may_call()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "deployment", "reason"),
     [
         ({"token": ""}, "dpl_1", "set platform.base_url"),

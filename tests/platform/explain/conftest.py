@@ -135,7 +135,7 @@ def _events(*texts: str) -> Iterator[Row]:
         yield {"type": kind, "created": (NOW_S - 86_400 + place) * 1_000, "payload": payload}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def store(engine_dir: Path) -> Iterator[Store]:
     """Yield the embedded store with the spans."""
     with engines.embedded(engine_dir) as store:
@@ -193,6 +193,12 @@ async def start(store: Store, tmp_path: Path) -> AsyncIterator[Start]:
         yield start_with
 
 
+@pytest.fixture
+async def receiver(start: Start) -> Receiver:
+    """Return a receiver whose gateway answers each request with a sentence."""
+    return await start(spoken("Yes."))
+
+
 def path_of(trace_id: str) -> str:
     """Return the path of the explanation of a trace."""
     return f"/api/v1/traces/{trace_id}/explain"
@@ -241,6 +247,11 @@ def calling(*calls: tuple[str, object], **more: Any) -> Answer:  # noqa: ANN401 
 def text_of(events: list[Json]) -> str:
     """Return the answer as text."""
     return "".join(part["text"] for event in events if "stated" in event for part in event["stated"]["parts"])
+
+
+def sentences_of(events: list[Json]) -> list[Json]:
+    """Return the sentences of the answer."""
+    return [event["stated"] for event in events if "stated" in event]
 
 
 def ended(events: list[Json]) -> Json:

@@ -23,11 +23,13 @@ from tests.platform.explain.conftest import (
     ROOT,
     TRACE,
     Json,
+    Receiver,
     Start,
     calling,
     ended,
     path_of,
     results_of,
+    sentences_of,
     spoken,
 )
 from tests.support.access import ADMIN, OPERATOR, bearer
@@ -82,9 +84,7 @@ async def test_model_that_obeys_changes_and_reaches_nothing(
 
     events = await receiver.explained(HOSTILE, user)
 
-    results = [
-        message["content"] for message in receiver.requests[1]["messages"] if message["role"] == "tool"
-    ]
+    results = results_of(receiver.requests[1])
     for result in results[:4]:
         assert result.startswith("there is no such tool")
     assert all(MARKER not in result for result in results)
@@ -104,7 +104,7 @@ async def test_question_about_another_project_finds_nothing(start: Start, user: 
     await receiver.explained(trace_id, user)
 
     # The questions of the model name the other project; the results do not.
-    results = [message for message in receiver.requests[1]["messages"] if message["role"] == "tool"]
+    results = results_of(receiver.requests[1])
     answered = json.dumps(results).replace(f"dpl_{MARKER}", "")
     assert len(results) == len(QUESTIONS_OF_OTHERS)
     assert MARKER not in answered
@@ -135,21 +135,20 @@ async def test_tools_read_only_spans_near_the_trace(start: Start) -> None:
 
     await receiver.explained(TRACE, ADMIN)
 
-    results = json.dumps([each for each in receiver.requests[1]["messages"] if each["role"] == "tool"])
+    results = "".join(results_of(receiver.requests[1]))
     assert "deadlock" in results
     assert DISTANT not in results
 
 
-async def test_trace_of_another_project_is_answered_like_an_unknown_one(start: Start) -> None:
-    receiver = await start(spoken("Yes."))
+async def test_trace_of_another_project_is_answered_like_an_unknown_one(receiver: Receiver) -> None:
+    for method in ("GET", "POST"):
+        answers = [
+            await receiver.client.request(method, path_of(trace_id), json={}, headers=bearer(LIMITED))
+            for trace_id in (OTHERS, "e" * 32)
+        ]
 
-    answers = [
-        await receiver.client.post(path_of(trace_id), json={}, headers=bearer(LIMITED))
-        for trace_id in (OTHERS, "e" * 32)
-    ]
-
-    assert [answer.status for answer in answers] == [404, 404]
-    assert await answers[0].text() == await answers[1].text()
+        assert [answer.status for answer in answers] == [404, 404], method
+        assert await answers[0].text() == await answers[1].text()
     assert receiver.gateway.received == []
 
 
@@ -188,7 +187,7 @@ async def test_reference_in_a_span_does_not_become_known(start: Start) -> None:
         spoken("[span:0000000000000009] is the cause. It began here [span:0000000000000010].")
     )
 
-    stated = [event["stated"] for event in await receiver.explained(HOSTILE) if "stated" in event]
+    stated = sentences_of(await receiver.explained(HOSTILE))
 
     assert [sentence["is_refuted"] for sentence in stated] == [True, False]
 

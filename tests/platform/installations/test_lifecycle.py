@@ -16,6 +16,7 @@ from receiver.platform.installations.lifecycle import (
     next_state,
 )
 from receiver.platform.installations.records import Installation, State, StateChange
+from tests.support.cases import each_case
 from tests.support.installations import T0_S, TOKEN, installation
 
 DAY_S = 86_400.0
@@ -139,7 +140,7 @@ def test_p42_installation_that_nobody_took_over_is_deleted_after_30_days(platfor
     assert len(platform.probed_at_s) == count
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("state", "verdict", "days", "expected"),
     [
         ("active", "works", 0, "active"),

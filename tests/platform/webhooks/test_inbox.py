@@ -310,7 +310,7 @@ def test_webhooks_are_applied_after_a_disk_error_at_any_call(code: int, *, is_pe
         Inbox(DATA, memory).keep(parse(ended, NOW_MS), Limits())
         disk, acknowledged = FailingDisk(memory, at, code, is_permanent=is_permanent), set[str]()
         records: PlatformRecords | None = None
-        for names in ("ab", "ac", "d"):
+        for names in ("a", "ac", "d"):
             disk.is_healed = names == "d"
             with suppress(OSError):
                 # A store process that cannot start is started again.
