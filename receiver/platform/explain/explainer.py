@@ -1,4 +1,4 @@
-"""Explanations for callers: whether they are on, one at a time for each caller, and their line in the log."""
+"""Explanations for callers: one at a time for each caller, each with a line in the log."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Explainer:
         """Names of the callers."""
 
     async def preview(self, source: LimitableSource, trace_id: str) -> Preview:
-        """Return what would be sent. Raises `NoSuchTrace`, or `NotConfigured` if explanations are off."""
+        """Return the preview. Raises `NoSuchTrace`, or `NotConfigured` if explanations are off."""
         settings = self._settings()
         return preview_of(await prepare(source, settings, trace_id), settings)
 
     async def explain(
         self, source: LimitableSource, trace_id: str, caller: str
     ) -> AsyncGenerator[Event, None]:
-        """Explain a trace. Raises the same, `CallerBusy` or `QueueFull` before the first event."""
+        """Explain a trace. Raises as `preview`, or `CallerBusy` or `QueueFull`, before the first event."""
         settings = self._settings()
         with self._place(caller), _logged(settings.explain.model, caller) as course:
             prepared = await prepare(source, settings, trace_id)
@@ -73,12 +73,12 @@ class Explainer:
 
 @dataclass(slots=True)
 class _Course:
-    """What the log says about an explanation."""
+    """Fields of the log line of an explanation."""
 
     bytes: int = 0
     """Size of all its requests."""
     problem: str = "cancelled"
-    """Why it has no answer; empty if it has one."""
+    """Reason why it has no answer; empty if it has an answer."""
 
     def add(self, event: Event) -> None:
         """Add an event."""
@@ -90,7 +90,7 @@ class _Course:
 
 @contextmanager
 def _logged(model: str, caller: str) -> Iterator[_Course]:
-    """Log who had a trace explained, how much was sent, and how it ended. Texts are not logged."""
+    """Log the caller, the number of sent bytes and the outcome of an explanation. Texts are not logged."""
     began_s, course = time.monotonic(), _Course()
     try:
         yield course
