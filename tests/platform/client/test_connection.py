@@ -377,7 +377,7 @@ async def test_call_outside_of_the_block_is_a_mistake_of_the_program() -> None:
         await events(PlatformClient("https://example.com", TOKEN), DEPLOYMENT, EventQuery())
 
 
-async def test_p10_update_of_a_group_sends_the_given_fields() -> None:
+async def test_p10_update_of_a_group_sends_only_the_changed_fields() -> None:
     async with platform_server(Answer(GROUP)) as server, client_of(server) as client:
         group, fields = await update_group(client, "mfe_1", name="Shop", fallback_environment="SAME_ENV")
         await update_group(client, "mfe_1", name="Shop")

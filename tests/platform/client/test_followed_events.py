@@ -304,7 +304,9 @@ async def test_memory_stays_flat_over_many_events_and_connections() -> None:
     assert max(sizes[1:]) - min(sizes[1:]) < 80_000
 
 
-def test_events_known_are_limited_and_rather_repeated_than_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_known_events_is_limited_and_an_event_is_repeated_rather_than_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(seen_events, "SEEN_MAX", 100)
     seen = SeenEvents(None)
     burst = [parse_event(json.dumps({**raw_event(1), "n": number}).encode()) for number in range(1_000)]
@@ -313,7 +315,7 @@ def test_events_known_are_limited_and_rather_repeated_than_missed(monkeypatch: p
     since_ms = seen.since_ms()
     seen.begin_connection()
 
-    # Nothing of the burst may be missed, so its own millisecond is read again.
+    # No event of the burst may be missed, so its millisecond is read again.
     assert since_ms == START_MS + 100
     assert not any(seen.is_new(event, NOW_MS) for event in burst[-100:])
     assert seen.is_new(parse_event(json.dumps({**raw_event(1), "n": 1_000}).encode()), NOW_MS)

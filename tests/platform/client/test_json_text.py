@@ -42,7 +42,7 @@ def read_all(reader: ArrayReader | LineReader, pieces: Sequence[bytes]) -> None:
         parse_event(text)
 
 
-def test_depth_is_limited_whatever_is_nested() -> None:
+def test_depth_of_nested_arrays_and_objects_is_limited() -> None:
     for begin, end in ((b"[", b"]"), (b'{"a":', b"}")):
         allowed = begin * DEPTH_MAX + b"1" + end * DEPTH_MAX
         assert parse(allowed, "the answer")

@@ -78,7 +78,7 @@ FETCHES = st.lists(
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fetches=FETCHES, project_is_known_from=st.integers(0, 4))
-def test_event_is_stored_once_whatever_the_order_of_fetches(
+def test_event_is_stored_once_in_any_order_of_fetches(
     store: Store, fetches: Sequence[Sequence[Event]], project_is_known_from: int
 ) -> None:
     deployment = new_deployment()
@@ -237,7 +237,7 @@ ANY_OBJECT = st.dictionaries(st.sampled_from(FIELDS) | st.text(), ANY_JSON, max_
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=ANY_OBJECT, payload=ANY_OBJECT)
-def test_event_of_any_shape_is_kept_as_it_is(
+def test_event_of_any_shape_is_stored_unchanged(
     store: Store, event: dict[str, Any], payload: dict[str, Any]
 ) -> None:
     event, deployment = {**event, "payload": payload}, new_deployment()
@@ -262,7 +262,7 @@ def test_event_of_any_shape_is_kept_as_it_is(
         (True, 0),
     ],
 )
-def test_unit_of_a_time_is_recognised_by_its_size(created: object, expected_ms: int) -> None:
+def test_size_of_a_time_determines_its_unit(created: object, expected_ms: int) -> None:
     assert created_ms({"created": created}) == expected_ms
 
 

@@ -125,7 +125,7 @@ async def test_later_fetch_continues_from_the_newest_event(
     platform.add(build_line(-900_000), build_line(-600_000))
     async with fetching(store, platform, clock) as fetcher:
         await fetcher.refresh(deployment, PATIENT_S)
-        # An event that became readable late, and a new one.
+        # An event that became readable late, and a new event.
         platform.add(build_line(-890_000), build_line(-590_000))
         await fetcher.refresh(deployment, PATIENT_S)
         assert len(platform.queries) == 1
@@ -215,7 +215,7 @@ async def test_spans_with_the_id_of_a_deployment_do_not_show_its_events(
     """The sender of a span chooses its ids, and the reader of a page its time range."""
     platform.add(build_line(1))
     add_span(store, deployment, "prj_forged", age_s)
-    # The second one is a process that was started again.
+    # The second fetcher is that of a restarted process.
     for _ in range(2):
         async with fetching(store, platform) as fetcher:
             assert (await fetcher.refresh(deployment, PATIENT_S)).status == "fetched"
@@ -237,7 +237,7 @@ async def test_page_fetches_nothing_for_a_user_of_other_projects(
 
 
 @each_case("status", [401, 403, 404, 500])
-async def test_failure_of_the_platform_is_described_and_tried_again(
+async def test_failure_of_the_platform_is_reported_and_the_fetch_tried_again(
     store: Store, platform: EventsServer, deployment: str, status: int
 ) -> None:
     clock, deployment = Clock(), f"{deployment}_{status}"
@@ -274,7 +274,7 @@ async def test_page_does_not_wait_for_a_slow_platform(
         assert (await fetcher.refresh(deployment, PATIENT_S)).status == "fetched"
 
 
-async def test_disabled_configuration_stops_all_calls_but_for_one_try(
+async def test_disabled_configuration_stops_all_calls_except_for_one_try(
     store: Store, platform: EventsServer, deployment: str
 ) -> None:
     clock = Clock()

@@ -110,14 +110,16 @@ async def test_deployments_that_send_spans_are_followed_up_to_a_number(
         assert not ids_of(empty_store, deployment)
 
 
-async def test_nothing_is_followed_if_the_settings_say_so(empty_store: Store, platform: EventsServer) -> None:
+async def test_no_deployment_is_followed_if_the_limit_is_zero(
+    empty_store: Store, platform: EventsServer
+) -> None:
     send_span(empty_store, "dpl_1")
     async with following(empty_store, platform, followed_max=0):
         await asyncio.sleep(0.3)
     assert not platform.queries
 
 
-def test_a_failing_deployment_waits_for_twice_as_many_rounds_each_time(empty_store: Store) -> None:
+def test_failing_deployment_is_skipped_for_twice_as_many_rounds_each_time(empty_store: Store) -> None:
     fetcher = EventFetcher(empty_store, Platform, lambda: True, no_project)
     follower = Follower(empty_store, fetcher, Platform)
     fetcher.progress_of("dpl_1").failure = "no"

@@ -1,4 +1,4 @@
-"""A receiver whose operators may have traces explained, over a store with two projects, and its gateway."""
+"""A receiver with explanations over a store with two projects, and its gateway."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def store(engine_dir: Path) -> Iterator[Store]:
         built = _events("Running build", f"token={SECRET}", "error: cart.ts has no types", *INJECTIONS)
         store_events(store, "prj_1", "dpl_1", built, NOW_S * 1_000)
         store_events(store, "", "dpl_1", _events("Project of the event is not known"), NOW_S * 1_000)
-        # Another project says that the deployment is its own.
+        # Another project claims the deployment.
         for deployment in ("dpl_1", f"dpl_{MARKER}"):
             store_events(store, "prj_2", deployment, _events(MARKER), NOW_S * 1_000)
         yield store
@@ -157,7 +157,7 @@ class Receiver(NamedTuple):
     gateway: PlatformServer
 
     async def explained(self, trace_id: str = TRACE, user: User = OPERATOR) -> list[Json]:
-        """Have a trace explained, and return the events."""
+        """Explain a trace, and return the events."""
         answer = await self.client.post(path_of(trace_id), json={}, headers=bearer(user))
         lines = [json.loads(line) for line in (await answer.text()).splitlines()]
         assert answer.status == 200, lines
@@ -166,12 +166,12 @@ class Receiver(NamedTuple):
 
     @property
     def requests(self) -> list[Json]:
-        """Return what was sent to the gateway."""
+        """Return the requests to the gateway."""
         return [json.loads(received.body) for received in self.gateway.received]
 
     @property
     def sent(self) -> str:
-        """Return the texts of everything that was sent to the gateway, without escape sequences of JSON."""
+        """Return the texts of all requests to the gateway, without escape sequences of JSON."""
         return json.dumps(self.requests, ensure_ascii=False).replace("\\", "")
 
 
@@ -255,7 +255,7 @@ def sentences_of(events: list[Json]) -> list[Json]:
 
 
 def ended(events: list[Json]) -> Json:
-    """Return how the explanation ended."""
+    """Return the last event of the explanation."""
     end: Json = events[-1]["ended"]
     return end
 

@@ -44,7 +44,7 @@ OBEDIENT: tuple[tuple[str, Json], ...] = (
     ("get_span", {"span_id": f"' OR TraceId='{OTHERS}"}),
     ("get_trace", {"trace_id": OTHERS}),
 )
-QUESTIONS_OF_OTHERS: tuple[tuple[str, Json], ...] = (
+CALLS_FOR_OTHERS: tuple[tuple[str, Json], ...] = (
     ("errors", {"filter": "project=prj_2"}),
     ("errors", {"filter": f'project=prj_2 or service="{MARKER} web"'}),
     ("compare_deployments", {"a": "dpl_1", "b": f"dpl_{MARKER}"}),
@@ -98,15 +98,17 @@ async def test_model_that_obeys_changes_and_reaches_nothing(
 
 @pytest.mark.parametrize("user", [ADMIN, OPERATOR, LIMITED], ids=lambda user: user.name)
 @pytest.mark.parametrize("trace_id", [TRACE, HOSTILE])
-async def test_question_about_another_project_finds_nothing(start: Start, user: User, trace_id: str) -> None:
-    receiver = await start(calling(*QUESTIONS_OF_OTHERS), spoken("Yes."))
+async def test_calls_for_another_project_return_nothing_of_it(
+    start: Start, user: User, trace_id: str
+) -> None:
+    receiver = await start(calling(*CALLS_FOR_OTHERS), spoken("Yes."))
 
     await receiver.explained(trace_id, user)
 
-    # The questions of the model name the other project; the results do not.
+    # The calls of the model name the other project; the results do not.
     results = results_of(receiver.requests[1])
     answered = json.dumps(results).replace(f"dpl_{MARKER}", "")
-    assert len(results) == len(QUESTIONS_OF_OTHERS)
+    assert len(results) == len(CALLS_FOR_OTHERS)
     assert MARKER not in answered
     assert MARKER not in json.dumps(receiver.requests[0])
 

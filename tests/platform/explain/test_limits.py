@@ -227,7 +227,7 @@ async def test_client_that_leaves_cancels_the_request_to_the_gateway(start: Star
 
     (line,) = [line for line in logged if line["event"] == "explanation ended"]
     assert line["error"] == "cancelled"
-    # The place is free again.
+    # Another explanation is possible again.
     assert ended(await receiver.explained())["outcome"] == "complete"
 
 

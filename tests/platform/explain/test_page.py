@@ -80,7 +80,7 @@ async def test_page_says_how_to_switch_explanations_on(start: Start) -> None:
 
 
 @each_case(("user", "is_linked"), [(VIEWER, False), (OPERATOR, True), (LIMITED, True)])
-async def test_trace_page_leads_operators_to_the_explanation(
+async def test_trace_page_links_operators_to_the_explanation(
     receiver: Receiver, user: User, *, is_linked: bool
 ) -> None:
     page = Document(await (await receiver.client.get(f"/trace/{TRACE}", headers=session(user))).text())
@@ -114,7 +114,7 @@ async def test_answer_without_the_script_has_links_and_struck_sentences(start: S
         ),
     ],
 )
-async def test_answer_that_is_not_complete_is_called_so_without_the_script(
+async def test_page_without_the_script_reports_an_incomplete_answer(
     receiver: Receiver, answer: Answer, texts: list[str]
 ) -> None:
     receiver.gateway.script(answer)

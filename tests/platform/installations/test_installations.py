@@ -108,7 +108,7 @@ def test_id_of_any_characters_stays_inside_the_directory(tmp_path: Path, name: s
     assert len(list((tmp_path / "platform").rglob("*"))) == 4
 
 
-def test_p40_states_are_the_same_in_whatever_order_they_arrive(tmp_path: Path) -> None:
+def test_p40_states_are_the_same_in_any_order_of_arrival(tmp_path: Path) -> None:
     changes: list[tuple[State, float]] = [("disabled", 10), ("active", 20), ("disabled", 30), ("removed", 25)]
     for number in range(10):
         stored = Installations(tmp_path / str(number))
@@ -329,14 +329,14 @@ def test_fault_at_any_call_leaves_no_token_without_its_record(
         if not fault.is_reached:
             assert reopened.token("icfg_a1") == TOKEN
             return
-    pytest.fail("the fault was reached at every place")
+    pytest.fail("the fault was reached at every call")
 
 
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "input/output error"), Killed()], ids=["error", "killed"]
 )
 @pytest.mark.parametrize("key", ["", KEY], ids=["removal", "encryption"])
-def test_fault_while_a_token_is_destroyed_or_encrypted_is_made_good_at_the_next_start(
+def test_fault_while_a_token_is_destroyed_or_encrypted_is_repaired_at_the_next_start(
     tmp_path: Path, error: BaseException, key: str
 ) -> None:
     for at in range(1, 100):
@@ -360,7 +360,7 @@ def test_fault_while_a_token_is_destroyed_or_encrypted_is_made_good_at_the_next_
         if not fault.is_reached:
             assert bool(key) != record.is_ended
             return
-    pytest.fail("the fault was reached at every place")
+    pytest.fail("the fault was reached at every call")
 
 
 @pytest.mark.parametrize("place", ["", "installations", "tokens"])

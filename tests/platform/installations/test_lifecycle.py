@@ -126,7 +126,7 @@ def test_p42_transfer_of_ownership_restores_the_installation(platform: Platform)
     assert platform.record.deleted_at_s is None
 
 
-def test_p42_installation_that_nobody_took_over_is_deleted_after_30_days(platform: Platform) -> None:
+def test_p42_installation_without_a_transfer_is_deleted_after_30_days(platform: Platform) -> None:
     platform.verdict = "disabled"
     platform.wait(30 * DAY_S - 600, 600.0)
     platform.verdict = "unauthorized"

@@ -22,7 +22,9 @@ from tests.support.installing import HTML, begin, come_back, refusal, shown, sto
 from tests.support.token_server import INSTALL_URL, REDIRECT_URL, TOKEN, PlatformServer, settings_of
 
 
-async def test_p31_install_leads_to_the_platform_with_the_redirect_url_and_a_state(client: Client) -> None:
+async def test_p31_install_redirects_to_the_platform_with_the_redirect_url_and_a_state(
+    client: Client,
+) -> None:
     answer = await client.get("/platform/install", headers=session(ADMIN), allow_redirects=False)
 
     target = urlsplit(answer.headers["Location"])
@@ -259,7 +261,7 @@ async def test_state_for_another_redirect_url_is_refused(platform: PlatformServe
     assert platform.forms == []
 
 
-async def test_redirect_without_a_session_leads_to_the_login_and_back(
+async def test_redirect_without_a_session_goes_to_the_login_and_back(
     client: Client, platform: PlatformServer
 ) -> None:
     headers = {**HTML, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}

@@ -41,7 +41,7 @@ async def client(emulated: RunningEmulator, tmp_path: Path) -> AsyncIterator[Cli
 
 
 async def confirm(client: Client, emulated: RunningEmulator) -> str:
-    """Begin an installation and confirm it on the platform. Return the path that it leads back to."""
+    """Begin an installation and confirm it on the platform. Return the path of the redirect back."""
     begun = await client.get("/platform/install", headers=session(ADMIN), allow_redirects=False)
     async with emulated.session.get(begun.headers["Location"], allow_redirects=False) as confirmed:
         back = confirmed.headers["Location"]
@@ -62,7 +62,7 @@ async def follow(client: Client, path: str) -> ClientResponse:
 
 @each_case("of_answer", UNSTATED["P32"])
 @each_case("of_redirect", UNSTATED["P31"])
-async def test_p31_integration_is_installed_whatever_the_platform_leaves_open(
+async def test_p31_integration_is_installed_with_every_form_of_redirect_and_token(
     client: Client, emulated: RunningEmulator, tmp_path: Path, of_redirect: str, of_answer: str
 ) -> None:
     before = {each.id for each in stored(tmp_path / "receiver")}

@@ -261,7 +261,7 @@ def test_webhook_that_names_no_known_object_is_kept_as_unknown(
     assert records.installations.all() == []
 
 
-def test_p51_id_of_a_webhook_without_a_payload_is_not_taken_for_that_of_a_project(
+def test_p51_id_of_a_webhook_without_a_payload_is_not_used_as_that_of_a_project(
     disk: MemoryDisk,
 ) -> None:
     flat = {"id": "evt_1", "type": REMOVED, "createdAt": NOW_MS}

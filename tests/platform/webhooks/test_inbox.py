@@ -193,7 +193,7 @@ def test_two_intakes_never_rename_the_draft_of_each_other() -> None:
     assert [webhook.id for webhook in Inbox(DATA, disk).waiting()] == ["a"]
 
 
-def test_applied_webhook_is_recognised_until_it_is_forgotten() -> None:
+def test_applied_webhook_is_recognized_until_its_note_is_deleted() -> None:
     disk = new_disk()
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")
@@ -205,7 +205,7 @@ def test_applied_webhook_is_recognised_until_it_is_forgotten() -> None:
     assert keep(inbox, "a")
 
 
-def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
+def test_damaged_file_is_renamed_and_the_webhook_can_be_sent_again() -> None:
     disk = new_disk()
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")
@@ -220,7 +220,7 @@ def test_damaged_file_is_set_apart_and_the_webhook_can_be_sent_again() -> None:
     assert keep(inbox, "a")
 
 
-def test_unreadable_note_still_recognises_its_webhook_and_is_forgotten_first() -> None:
+def test_damaged_note_still_identifies_its_webhook_and_is_deleted_first() -> None:
     disk = new_disk()
     inbox = Inbox(DATA, disk)
     keep(inbox, "a")

@@ -101,7 +101,7 @@ def note_of(webhook: Webhook) -> Note:
     ("limit", "value"),
     [pytest.param("NOTES_MAX", 3, id="number"), pytest.param("NOTES_BYTES_MAX", 500, id="bytes")],
 )
-def test_oldest_notes_above_the_limits_are_forgotten(
+def test_oldest_notes_above_the_limits_are_deleted(
     limit: str, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox_module, limit, value)

@@ -31,16 +31,20 @@ async def advance(platform: RunningEmulator, seconds: float) -> None:
     await platform.control("POST", "/clock", {"advance_s": seconds})
 
 
+async def change(platform: RunningEmulator, installation: str, *actions: str) -> None:
+    for action in actions:
+        await platform.control("POST", f"/installations/{installation}/{action}")
+
+
 async def test_p50_changes_of_projects_and_installations_are_sent_under_the_stated_names(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(webhook_url=receiver.url, scopes=["deployment"])
     await platform.control("POST", "/projects", {"id": "prj_1", "name": "shop"})
     await platform.control("DELETE", "/projects/prj_1")
-    path = f"/installations/{made['id']}"
-    await platform.control("POST", f"{path}/request-scopes", {"scopes": ["project"]})
-    await platform.control("POST", f"{path}/confirm-scopes")
-    await platform.control("POST", f"{path}/remove")
+    path = f"/installations/{made['id']}/request-scopes"
+    await platform.control("POST", path, {"scopes": ["project"]})
+    await change(platform, made["id"], "confirm-scopes", "remove")
     await platform.control("POST", "/projects", {"name": "after the removal"})
 
     assert receiver.types == [
@@ -75,8 +79,8 @@ async def test_p41_removal_of_a_disabled_configuration_is_sent(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(webhook_url=receiver.url)
-    for action in ("disable", "remove"):
-        await platform.control("POST", f"/installations/{made['id']}/{action}")
+
+    await change(platform, made["id"], "disable", "remove")
 
     assert receiver.types == ["integration-configuration.removed"]
 
