@@ -13,12 +13,12 @@ import pytest
 
 from receiver.platform.installations import projects as projects_module
 from receiver.platform.installations.platform_records import PlatformRecords, records_in
-from receiver.platform.installations.projects import Deployments, Projects
+from receiver.platform.installations.projects import Deployments
 from receiver.platform.webhooks.changes import Applier, apply
 from receiver.platform.webhooks.inbox import Inbox
 from receiver.platform.webhooks.webhook import FUTURE_MS_MAX, Webhook, parse
 from tests.support.cases import each_case
-from tests.support.installations import T0_S, TOKEN, installation
+from tests.support.installations import TOKEN, installation
 from tests.support.memory_disk import MemoryDisk
 from tests.support.webhooks import NOW_MS, SETTINGS, document
 
@@ -50,13 +50,6 @@ def apply_all(disk: MemoryDisk, *webhooks: Webhook) -> PlatformRecords:
         inbox.keep(each, SETTINGS)
         Applier(inbox, records, lambda: NOW_MS / 1_000).apply_waiting()
     return records
-
-
-def test_p50_project_created_gives_the_project_its_name(disk: MemoryDisk) -> None:
-    records = apply_all(disk, webhook(CREATED, {"project": {"id": "prj_1", "name": "shop"}}))
-
-    assert records.projects.name("prj_1") == "shop"
-    assert Projects(Path("/data/platform"), disk).name("prj_1") == "shop"
 
 
 @pytest.mark.parametrize(
@@ -124,20 +117,6 @@ def test_p50_project_removed_starts_a_clock_that_can_be_revoked(disk: MemoryDisk
     project = records.projects.find("prj_1")
     assert project is not None
     assert not project.is_removed
-
-
-def test_p50_removed_installation_loses_its_token_and_keeps_its_record(disk: MemoryDisk) -> None:
-    records = records_on(disk)
-    records.installations.add(installation("icfg_a"), TOKEN)
-    records.installations.add(installation("icfg_b"), TOKEN)
-    at_ms = int(T0_S * 1_000) + 5_000
-
-    apply(parse(document("wh", ENDED, {"configuration": {"id": "icfg_a"}}, at_ms), at_ms), records)
-
-    ended = records.installations.find("icfg_a")
-    assert ended is not None
-    assert (ended.state, records.installations.token("icfg_a")) == ("removed", "")
-    assert records.installations.token("icfg_b") == TOKEN
 
 
 def test_p34_confirmed_scopes_replace_the_granted_ones(disk: MemoryDisk) -> None:
@@ -209,11 +188,14 @@ def test_p51_webhooks_in_any_order_and_twice_give_the_same_records(disk: MemoryD
         {"id": "prj_1", "name": "shop", "team": {"id": "team_1"}},
     ],
 )
-def test_p51_project_is_found_in_payloads_of_other_forms(disk: MemoryDisk, payload: object) -> None:
+def test_p50_p51_created_project_has_its_name_from_a_payload_of_any_form(
+    disk: MemoryDisk, payload: object
+) -> None:
     records = records_on(disk)
 
     assert apply(webhook(CREATED, payload), records) == "applied"
-    assert [(project.id, project.name) for project in records.projects.all()] == [("prj_1", "shop")]
+    for known in (records, records_on(disk)):
+        assert [(project.id, project.name) for project in known.projects.all()] == [("prj_1", "shop")]
 
 
 @pytest.mark.parametrize(
@@ -227,9 +209,11 @@ def test_p51_project_is_found_in_payloads_of_other_forms(disk: MemoryDisk, paylo
 )
 def test_p51_installation_is_found_by_the_stated_form_of_its_id(disk: MemoryDisk, payload: object) -> None:
     records = records_on(disk)
+    records.installations.add(installation("icfg_a"), TOKEN)
 
     assert apply(webhook(ENDED, payload), records) == "applied"
     assert [(each.id, each.state) for each in records.installations.all()] == [("icfg_a", "removed")]
+    assert records.installations.token("icfg_a") == ""
 
 
 @pytest.mark.parametrize(

@@ -146,18 +146,14 @@ def test_release_b_is_slower_and_fails_in_one_operation_only(history: Recorder) 
     assert sum(bool(request.failure) for request in good) < 10
     failed = {span.name for request in worse for span in request.spans["web"] if span.status == 2}
     assert failed == {WORSE_OPERATION, "POST /checkout"}
-
-
-def test_failed_request_has_an_exception_and_the_status_500() -> None:
-    failed = next(request for request in some_requests(is_worse=True) if request.failure)
-
-    root = failed.spans["web"][-1]
+    request = next(request for request in worse if request.failure)
+    root = request.spans["web"][-1]
     assert root.attributes["http.response.status_code"] == 500
     assert root.event is not None
-    assert root.event.attributes["exception.message"] == root.message == failed.failure
+    assert root.event.attributes["exception.message"] == root.message == request.failure
 
 
-def test_p23_request_event_and_root_span_have_the_same_ids(history: Recorder) -> None:
+def test_p23_p24_request_event_has_the_stated_types_and_the_ids_of_its_root_span(history: Recorder) -> None:
     roots = {
         str(span.attributes["platform.requestId"]): (span, base_ns)
         for source, _, base_ns, span in history.spans()
@@ -167,21 +163,14 @@ def test_p23_request_event_and_root_span_have_the_same_ids(history: Recorder) ->
 
     assert len(requests) == len(roots)
     for event in requests:
-        root, base_ns = roots[event["payload"]["requestId"]]
-        assert event["payload"]["proxy"]["platformId"] == root.attributes["platform.id"]
-        assert event["payload"]["statusCode"] == root.attributes["http.response.status_code"]
-        assert event["payload"]["proxy"]["path"] == root.attributes["url.path"]
+        payload, proxy = event["payload"], event["payload"]["proxy"]
+        root, base_ns = roots[payload["requestId"]]
+        assert proxy["platformId"] == root.attributes["platform.id"]
+        assert payload["statusCode"] == root.attributes["http.response.status_code"]
+        assert proxy["path"] == root.attributes["url.path"]
         assert event["created"] == (base_ns + root.start_ns) // 10**6
-
-
-def test_p24_request_event_has_the_stated_types(history: Recorder) -> None:
-    event = next(event for event in history.events[RELEASE_B.deployment] if event["type"] == "request")
-
-    proxy = event["payload"]["proxy"]
-    assert isinstance(proxy["userAgent"], list)
-    assert isinstance(proxy["responseByteSize"], int)
-    assert isinstance(event["payload"]["serial"], str)
-    assert isinstance(event["created"], int)
+        types = [type(proxy[name]) for name in ("userAgent", "responseByteSize")]
+        assert [*types, type(payload["serial"]), type(event["created"])] == [list, int, str, int]
 
 
 def test_p26_builds_end_ready_or_with_an_error_and_its_log(history: Recorder) -> None:
