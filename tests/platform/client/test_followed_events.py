@@ -1,4 +1,4 @@
-"""Streams of events that are followed, through interruptions and in any form."""
+"""Streams of events that are followed, through interruptions and in any form, and the delays of attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from receiver.platform.client import errors, seen_events
+from receiver.platform.client import errors, retries, seen_events
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.event import Event, parse_event
 from receiver.platform.client.events import MALFORMED_MAX, EventQuery, follow
@@ -330,3 +330,30 @@ async def test_closed_iterator_closes_its_connection() -> None:
         await anext(stream)
         await asyncio.wait_for(stream.aclose(), 5)
         await asyncio.wait_for(server.is_left.wait(), 60)
+
+
+def test_delays_grow_to_a_limit_and_have_jitter() -> None:
+    longest, none = retries.delays_s(lambda: 0.0), retries.delays_s(lambda: 1.0)
+
+    assert [next(longest) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert next(none) == 0
+
+
+@each_case(
+    ("text", "seconds"),
+    [
+        ("5", 5.0),
+        (" 0 ", 0.0),
+        ("9" * 400, 1e9),
+        ("Thu, 01 Jan 1970 00:17:00 GMT", 20.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("-1", None),
+        ("1e9", None),
+        ("nan", None),
+        ("٣", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
+    assert retries.parse_retry_after(text, 1_000.0) == seconds

@@ -18,6 +18,7 @@ from receiver.platform.deployment_events.follower import ROUNDS_MAX, Follower, I
 from receiver.settings import MIB, Platform, PlatformEvents
 from tests.platform.deployment_events.test_fetcher import Clock, ids_of, no_project
 from tests.support.deployment_events import EventsServer, build_line, state_event
+from tests.support.intake import until
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +42,6 @@ async def following(
     follower.start()
     yield fetcher
     await follower.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait; the time limit of a test ends it."""
-    while not condition():  # noqa: ASYNC110 - the condition has no event
-        await asyncio.sleep(0.02)
 
 
 def send_span(store: Store, deployment: str, age_s: float = 1) -> None:

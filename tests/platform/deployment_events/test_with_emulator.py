@@ -14,10 +14,10 @@ from receiver.platform.deployment_events.fetcher import FRESH_S, EventFetcher
 from receiver.platform.deployment_events.follower import Follower
 from receiver.settings import Platform
 from tests.platform.deployment_events.test_fetcher import PATIENT_S, Clock, ids_of, no_project
-from tests.platform.deployment_events.test_follower import until
 from tests.support.cases import each_case
 from tests.support.deployment_events import build_line, request_event
 from tests.support.emulator import RunningEmulator
+from tests.support.intake import until
 from trace_drain_testing.emulator.clock import STARTED_AT_S
 from trace_drain_testing.emulator.switches import UNSTATED
 

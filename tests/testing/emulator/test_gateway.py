@@ -18,6 +18,14 @@ def events(stream: bytes) -> list[Any]:
     return [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
 
 
+def request_with(*messages: object) -> dict[str, object]:
+    return {"model": MODEL, "messages": messages}
+
+
+def tool(**function: object) -> dict[str, object]:
+    return {"type": "function", "function": function}
+
+
 async def test_p60_request_without_the_api_key_is_answered_401(gateway: RunningGateway) -> None:
     status, body = await gateway.chat(question("hello"), key="other")
 
@@ -41,48 +49,31 @@ async def test_p62_answer_is_derived_from_the_messages(gateway: RunningGateway) 
         ({"messages": []}, "model"),
         ({"model": "acme/large"}, "messages"),
         (question("x", model="large"), "provider"),
-        ({"model": MODEL, "messages": []}, "at least one message"),
+        (request_with(), "at least one message"),
         (
-            {"model": MODEL, "messages": [{"role": "king", "content": "x"}]},
+            request_with({"role": "king", "content": "x"}),
             "expected system, developer, user, assistant or tool",
         ),
-        ({"model": MODEL, "messages": [{"role": "user"}]}, "content"),
-        ({"model": MODEL, "messages": [{"role": "user", "content": []}]}, "empty list"),
-        (
-            {"model": MODEL, "messages": [{"role": "user", "content": [{"type": "audio"}]}]},
-            "type text or image_url",
-        ),
+        (request_with({"role": "user"}), "content"),
+        (request_with({"role": "user", "content": []}), "empty list"),
+        (request_with({"role": "user", "content": [{"type": "audio"}]}), "type text or image_url"),
         (question("x", stream="yes"), "stream"),
         (question("x", max_tokens=0), "tokens"),
         (question("x", tool_choice="always"), "tool_choice"),
         (question("x", tool_choice="required"), "tools"),
-        (question("x", tools=[{"type": "function", "function": {"name": "a b"}}]), "name"),
+        (question("x", tools=[tool(name="a b")]), "name"),
         (question("x", tools=[WEATHER, WEATHER]), "same name"),
         (question("x", tools=[{"type": "web", "function": {"name": "a"}}]), "expected function"),
         (question("x", response_format={"type": "xml"}), "expected text, json_object or json_schema"),
         (question("x", response_format={"type": "json_schema"}), "json_schema` is required"),
-        (
-            question(
-                "x", tools=[{"type": "function", "function": {"name": "a", "parameters": {"type": "string"}}}]
-            ),
-            "object",
-        ),
-        (
-            question("x", tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "other"}}),
-            "names a function",
-        ),
+        (question("x", tools=[tool(name="a", parameters={"type": "string"})]), "object"),
+        (question("x", tools=[WEATHER], tool_choice=tool(name="other")), "names a function"),
         (question("x", providerOptions={"gateway": {"order": "acme"}}), "order"),
-        ({"model": MODEL, "messages": [{"role": "tool", "content": "x"}]}, "tool_call_id"),
-        ({"model": MODEL, "messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, "waits"),
-        ({"model": MODEL, "messages": [{"role": "assistant", "tool_calls": [CALL]}]}, "no answer"),
+        (request_with({"role": "tool", "content": "x"}), "tool_call_id"),
+        (request_with({"role": "tool", "content": "x", "tool_call_id": "1"}), "waits"),
+        (request_with({"role": "assistant", "tool_calls": [CALL]}), "no answer"),
         (
-            {
-                "model": MODEL,
-                "messages": [
-                    {"role": "assistant", "tool_calls": [CALL]},
-                    {"role": "user", "content": "and?"},
-                ],
-            },
+            request_with({"role": "assistant", "tool_calls": [CALL]}, {"role": "user", "content": "and?"}),
             "no answer",
         ),
     ],
