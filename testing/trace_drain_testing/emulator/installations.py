@@ -55,7 +55,7 @@ def scope_texts(levels: Levels) -> list[str]:
 
 @dataclass(slots=True)
 class Code:
-    """Authorization code, which is exchanged for a token."""
+    """Authorization code, to be exchanged for a token."""
 
     text: str
     redirect_uri: str
