@@ -2,7 +2,7 @@
 
     GET  /api/v1/platform/installations         an object for each installation, the newest first
     GET  /api/v1/platform/projects              an object for each removed project
-    POST /api/v1/platform/projects/{id}/keep    keep its spans: revoke that they become due for deletion
+    POST /api/v1/platform/projects/{id}/keep    keep its spans: they do not become due for deletion
 
 Invariant: a POST requires a content type that a browser sends across sites only after a CORS preflight.
 """
@@ -49,16 +49,16 @@ class InstallationEntry(msgspec.Struct, frozen=True):
     state: str
     since: str
     team: str
-    """Empty: a personal account."""
+    """Empty for a personal account."""
     user: str
     scopes: tuple[str, ...] | None
-    """`None`: the platform has not listed them."""
+    """`None` if the platform has not listed them."""
     installed_at: str
-    """Empty: not known."""
+    """Empty if it is not known."""
     deleted_at: str
-    """When the platform deletes it; empty unless it is disabled."""
+    """Time at which the platform deletes it; empty unless it is disabled."""
     token: str
-    """`plain` or `encrypted`: how it is stored; `damaged`; empty: there is none."""
+    """Form in which it is stored: `plain`, `encrypted` or `damaged`; empty if there is none."""
 
 
 def entries(installations: Installations) -> list[InstallationEntry]:
@@ -67,7 +67,7 @@ def entries(installations: Installations) -> list[InstallationEntry]:
 
 
 def entry_of(installations: Installations, record: Installation) -> InstallationEntry:
-    """Return an installation as the list has it. Blocks."""
+    """Return the entry of an installation. Blocks."""
     return InstallationEntry(
         record.id,
         record.state,

@@ -43,7 +43,7 @@ class PlatformSide:
 
     @property
     def extension(self) -> Extension:
-        """Return what the console includes."""
+        """Return the pages and routes for the console."""
         return replace(extension_of(self._work.records), refresh_events=self._fetcher.refresh)
 
     async def start(self) -> None:
@@ -52,7 +52,7 @@ class PlatformSide:
         self._follower.start()
 
     def reload(self) -> None:
-        """Do nothing: the settings are read for each call of the platform."""
+        """Do nothing: each call of the platform reads the settings."""
 
     def report(self, metrics: Metrics) -> Mapping[str, str]:
         """Set the metrics of webhooks and installations."""
@@ -60,7 +60,7 @@ class PlatformSide:
         return {}
 
     async def stop(self) -> None:
-        """Stop the threads and the followed streams. What is not finished is done again."""
+        """Stop the threads and the followed streams. The next start repeats unfinished work."""
         await self._follower.close()
         await asyncio.to_thread(self._work.stop)
 

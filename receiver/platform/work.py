@@ -1,6 +1,6 @@
-"""Work of the store process for the hosting platform: applies webhooks, follows the life of installations.
+"""Background work for the hosting platform in the store process: applies webhooks, probes installations.
 
-Invariant: spans are received and stored whatever the platform answers.
+Invariant: no response of the platform affects the receipt and the storage of spans.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from receiver.store_process.repeating_thread import RepeatingThread
 APPLY_EVERY_S = 1.0
 FORGET_EVERY_S = 3_600.0
 PROBE_EVERY_S = 5.0
-"""Interval at which the threads look for work."""
+"""Intervals between two steps of each thread."""
 STOP_S = 1.0
-"""Time to wait for a step that runs when the process stops. It loses nothing if it is not finished."""
+"""Time to wait for a running step when the process stops. An unfinished step loses nothing."""
 STATES: tuple[State, ...] = ("active", "disabled", "deleted", "removed")
 
 
@@ -46,7 +46,7 @@ class PlatformWork:
         ]
         self._cycle = LifeCycle(records.installations, partial(probe, settings.platform))
         self._probing = RepeatingThread("installations", self._cycle.probe_due, PROBE_EVERY_S)
-        # Without an address no call is possible.
+        # Without an address, there is nothing to call.
         if settings.platform.base_url:
             self._threads.append(self._probing)
 
@@ -56,7 +56,7 @@ class PlatformWork:
             thread.start()
 
     def request_probe(self) -> None:
-        """Probe the active installations now: a call showed that one of them is disabled."""
+        """Probe the active installations now, because a call showed that one of them is disabled."""
         self._cycle.request_probe()
         self._probing.wake()
 

@@ -83,7 +83,7 @@ def test_waiting_webhooks_are_applied_and_counted(tmp_path: Path, monkeypatch: p
         assert values(work)["webhooks_waiting",] == 0
 
 
-def test_p42_time_until_the_deletion_are_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p42_time_until_the_deletion_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform_work, "APPLY_EVERY_S", 0.01)
     with running(tmp_path) as work:
         until(lambda: values(work)["platform_disabled_left_seconds",] == 30 * DAY_S)
@@ -96,7 +96,7 @@ def test_p42_time_until_the_deletion_are_a_metric(tmp_path: Path, monkeypatch: p
         assert values(work)["platform_installations", "active"] == 0
 
 
-def test_old_notes_are_forgotten_when_the_process_starts(tmp_path: Path) -> None:
+def test_old_notes_are_deleted_when_the_process_starts(tmp_path: Path) -> None:
     old_ms = NOW_MS - 8 * 86_400_000
     with running(tmp_path) as work:
         Inbox(tmp_path).keep(parse(document("a", created_at_ms=old_ms), old_ms), Limits())

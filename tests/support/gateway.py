@@ -20,17 +20,14 @@ API_KEY = "gateway-key"
 NOW_S = 1_790_000_000
 MODEL = "acme/large"
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8)).decode()
+SCHEMA = {
+    "type": "object",
+    "properties": {"town": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]}},
+    "required": ["town", "unit"],
+}
 WEATHER = {
     "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Weather of a town",
-        "parameters": {
-            "type": "object",
-            "properties": {"town": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]}},
-            "required": ["town", "unit"],
-        },
-    },
+    "function": {"name": "weather", "description": "Weather of a town", "parameters": SCHEMA},
 }
 
 

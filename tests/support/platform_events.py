@@ -12,6 +12,56 @@ START_MS = 1_700_000_000_000
 Raw = dict[str, Any]
 
 
+FULL_EVENT: Raw = {
+    "type": "request",
+    "created": START_MS,
+    "payload": {
+        "deploymentId": "dpl_1",
+        "info": {
+            "type": "build",
+            "name": "bld_1",
+            "entrypoint": "api/index.js",
+            "path": "api",
+            "step": "install",
+            "readyState": "BUILDING",
+            "new": 1,
+        },
+        "text": "GET /",
+        "id": "evt_1",
+        "date": START_MS,
+        "serial": "1",
+        "created": START_MS,
+        "statusCode": 200,
+        "requestId": "req_1",
+        "proxy": {
+            "timestamp": START_MS,
+            "method": "GET",
+            "host": "shop.example",
+            "path": "/",
+            "statusCode": 200,
+            "userAgent": ["curl/8"],
+            "referer": "https://a.example",
+            "clientIp": "192.0.2.1",
+            "region": "fra1",
+            "scheme": "https",
+            "responseByteSize": 12,
+            "cacheId": "c",
+            "pathType": "func",
+            "pathTypeVariant": "v",
+            "platformId": "fra1::1",
+            "platformCache": "MISS",
+            "lambdaRegion": "iad1",
+            "wafAction": "log",
+            "wafRuleId": "rule",
+            "new": None,
+        },
+        "new": {"a": [1, None]},
+    },
+    "unknown": {"kept": [1, None]},
+}
+"""An event with every field that the platform states, and with others."""
+
+
 def raw_event(number: int, **payload: Any) -> Raw:  # noqa: ANN401 - any JSON
     return {
         "type": "stdout",

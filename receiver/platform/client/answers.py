@@ -1,4 +1,4 @@
-"""Errors of unsuccessful answers: one class and one advice for each status, and the server that sent it."""
+"""Errors of unsuccessful responses: the class and the advice for each status, with the name of the server."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from receiver.platform.client.retries import parse_retry_after
 from receiver.settings import KIB
 
 ERROR_BYTES_MAX = 64 * KIB
-"""Part of an error's body that is read."""
+"""Size up to which the body of an error is read."""
 QUOTED_CHARS_MAX = 200
-"""Part of the server's message that an error quotes."""
+"""Length up to which an error quotes the message of the server."""
 DISABLED_CODE = "integration_configuration_disabled"
 TEAM_CODE = "missing_team_param"
 _CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -71,7 +71,7 @@ class Remote:
     address_from: str
     secret_from: str
     not_found: str
-    """What a 404 means, and what to do."""
+    """Meaning of a 404, and the action."""
 
 
 PLATFORM: Final = Remote(
@@ -116,7 +116,7 @@ async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
     async for piece in answer.content.iter_chunked(ERROR_BYTES_MAX):
         body += piece
         if len(body) >= ERROR_BYTES_MAX:
-            # The rest is not read, so the connection cannot be used again.
+            # The rest is not read, so the connection cannot be reused.
             answer.close()
             break
     return bytes(body[:ERROR_BYTES_MAX])
@@ -139,7 +139,7 @@ def _kind_and_advice(status: int, body: bytes) -> tuple[type[PlatformError], str
 
 
 def error_in(content: dict[str, Any], remote: Remote, secrets: Sequence[str]) -> PlatformError | None:
-    """Return the error that a successful answer has in place of a result; `None` if it has none."""
+    """Return the error in a response with status 200; `None` if it has none."""
     if not content.get("error"):
         return None
     code, message = _code_and_message(content, secrets)
@@ -164,13 +164,13 @@ def _parsed(body: bytes) -> dict[str, Any]:
 def _code_and_message(content: dict[str, Any], secrets: Sequence[str]) -> tuple[str, str]:
     """Return the code and the message of an error without secrets, each empty if there is none."""
     inner = content.get("error")
-    # A text is a code, or a message if it has other characters than codes have.
+    # A text counts as a code, or as a message if it has characters that no code has.
     code, message = _texts(inner if isinstance(inner, dict) else {"code": inner, "message": inner})
     outer_code, outer_message = _texts(content)
     code = code or outer_code
     message = "" if message == code and _CODE.fullmatch(code) else message
     code = code if _CODE.fullmatch(code) else ""
-    # Before anything is cut, because a part of a secret would not be found.
+    # Before the texts are cut, because a part of a secret would not match.
     return _hidden(code, secrets), _hidden(" ".join((message or outer_message).split()), secrets)
 
 

@@ -53,7 +53,7 @@ class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool that a model asks for."""
+    """A call of a tool by a model."""
 
     id: str
     type: str = "function"
@@ -66,9 +66,9 @@ class Message(Omitting, frozen=True):
     role: str
     content: str | tuple[TextPart | ImagePart, ...] | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    """Of a message that a model wrote before."""
+    """Calls in an earlier message of the model."""
     tool_call_id: str = ""
-    """Of a message of role `tool`: the call that its content answers."""
+    """Call to which a message of role `tool` has the result."""
 
 
 class Function(Omitting, frozen=True):
@@ -127,7 +127,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of a request. `None`: the gateway did not report the number."""
+    """Tokens of a request. `None` if the gateway did not report the number."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -175,7 +175,7 @@ def parse_completion(answer: object) -> Completion:
     message = as_object(choice.get("message"), f"choices[0].message of {what}")
     calls = [as_object(call, "a tool call") for call in _list(message.get("tool_calls"), "tool_calls")]
     # Some gateways leave out the id, which a client must repeat with the result.
-    named = [{"id": f"call_{place}", **call} for place, call in enumerate(calls)]
+    named = [{"id": f"call_{index}", **call} for index, call in enumerate(calls)]
     return Completion(
         text=_text(message.get("content")),
         tool_calls=tuple(converted(call, ToolCall, "a tool call") for call in named),
@@ -196,7 +196,7 @@ def parse_fragment(chunk: object) -> Fragment:
     calls = _list(delta.get("tool_calls"), "tool_calls")
     return Fragment(
         text=_text(delta.get("content")),
-        tool_calls=tuple(_call_fragment(call, place) for place, call in enumerate(calls)),
+        tool_calls=tuple(_call_fragment(call, index) for index, call in enumerate(calls)),
         finish_reason=_reason(choice),
         usage=_usage(content),
         model=_text(content.get("model")),
@@ -241,10 +241,10 @@ class Assembly:
             text="".join(self._texts),
             tool_calls=tuple(
                 ToolCall(
-                    id=call.id or f"call_{place}",
+                    id=call.id or f"call_{index}",
                     function=CalledFunction(name=call.name, arguments=call.arguments),
                 )
-                for place, call in enumerate(calls)
+                for index, call in enumerate(calls)
             ),
             finish_reason=self._finish_reason,
             usage=self._usage,
@@ -268,10 +268,10 @@ def image_part(mime: str, encoded: str) -> ImagePart:
     return ImagePart(image_url=ImageUrl(url=f"data:{mime};base64,{encoded}"))
 
 
-def _call_fragment(call: object, place: int) -> ToolCallFragment:
+def _call_fragment(call: object, index: int) -> ToolCallFragment:
     content = as_object(call, "a tool call of the stream")
     function = tolerant(content.get("function"), ToolCallFragment)
-    own = tolerant({"index": place, **content}, ToolCallFragment)
+    own = tolerant({"index": index, **content}, ToolCallFragment)
     return msgspec.structs.replace(own, name=function.name, arguments=function.arguments)
 
 

@@ -19,7 +19,7 @@ from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import parse
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-"""An id, slug or host name. Nothing that a server could take for another path."""
+"""An id, slug or host name, without characters that could change the path."""
 SCOPES: Final = (
     *("integration-configuration", "deployment", "deployment-check", "edge-config", "project"),
     *("project-env-vars", "global-project-env-vars", "team", "user", "log-drain", "domain"),
@@ -30,12 +30,12 @@ NEEDED: Final[dict[Call, tuple[str, ...]]] = {
     "deployment events": ("deployment:read",),
     "microfrontends update": ("project:write",),
 }
-"""Scopes of each call. The specification names the scopes, and not which call needs which."""
+"""Scopes of each call. The specification names the scopes, but not the calls that need them."""
 _LEVELS: Final = {"read": {"read"}, "write": {"read", "write"}}
 
 
 class PlatformClient(HttpCaller):
-    """Calls of one installation. `scopes`: those that were granted, if known.
+    """Calls of one installation. `scopes`: the granted scopes, if known.
 
     `is_team_installation`: refuse a call without a team before it is sent, because the platform would.
     """
@@ -119,7 +119,7 @@ class PlatformClient(HttpCaller):
 
 
 def missing_scopes(needed: Collection[str], granted: Collection[str]) -> list[str]:
-    """Return the scopes that are needed and not granted."""
+    """Return the needed scopes that are not granted."""
     held = {scope for text in granted for scope in _levels_of(text)}
     return [scope for scope in needed if not _levels_of(scope) <= held]
 

@@ -1,4 +1,4 @@
-"""Core dumps: forbidden for a process that holds a token or key of the platform."""
+"""Forbids core dumps of a process that has a token or key of the platform."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process, which would contain tokens, and reading its memory from others."""
+    """Forbid core dumps of this process and access of other processes to its memory: both contain tokens."""
     # Not `RLIMIT_CORE`: a program that the kernel pipes core dumps to ignores it.
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         limited.warning(

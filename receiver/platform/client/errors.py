@@ -1,4 +1,4 @@
-"""Errors of calls to the platform and to its gateway, as one tree. Each text says what to do.
+"""Errors of calls to the platform and to its gateway, as one tree. Each text has the action.
 
 PlatformError
 ├── NotSent                  the call is wrong, and nothing was sent
@@ -12,7 +12,7 @@ PlatformError
 ├── TryLater                 the same call may succeed later
 │   ├── RateLimited (429)        ├── ServerFailed (5xx)
 │   └── Unreachable              └── TimedOut
-└── WrongAnswer              something else than the specified answer
+└── WrongAnswer              the response differs from the specification
     ├── NotJson                  ├── AnswerTooLarge
     ├── WrongShape               └── AnswerCut
 
@@ -32,7 +32,7 @@ class PlatformError(CommandFailed):
     def __init__(self, reason: str, *, status: int | None = None, code: str = "", advice: str = "") -> None:
         super().__init__(f"{reason}; {advice}" if advice else reason)
         self.reason = reason
-        """The text without its advice, which a call that must not be repeated replaces."""
+        """The text without its advice, which calls that must not be repeated replace."""
         self.status = status
         """HTTP status of the answer; `None` if there was none."""
         self.code = code
@@ -117,7 +117,7 @@ class TimedOut(TryLater):
 
 
 class WrongAnswer(PlatformError):  # noqa: N818 - a verdict, not an accident
-    """Something else than the specified answer."""
+    """The response differs from the specification."""
 
 
 class NotJson(WrongAnswer):
@@ -133,4 +133,4 @@ class AnswerTooLarge(WrongAnswer):
 
 
 class AnswerCut(WrongAnswer):
-    """The answer ended before its end."""
+    """The response is incomplete."""

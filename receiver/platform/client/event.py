@@ -1,7 +1,7 @@
 """One event of a deployment: a line of a build, a request, a change of state.
 
-`raw` has the whole event as the platform sent it. The other fields are those that the specification names; a
-field of another type than stated counts as missing there.
+`raw` has the whole event as the platform sent it. The other fields are named by the specification; a field of
+another type than stated counts as missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Info(Part, frozen=True):
-    """What a build event is about."""
+    """The build, and the state that it reports."""
 
     type: str = ""
     name: str = ""

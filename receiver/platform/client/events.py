@@ -30,19 +30,19 @@ CALL: Final[Call] = "deployment events"
 ALL_EVENTS = -1
 """Value of `limit` for every available event."""
 MALFORMED_MAX = 3
-"""Connections in a row that end with a malformed event and bring no new one; the last one is an error."""
+"""Number of connections in a row that end with a malformed event and no new one, before that is an error."""
 QUIET_ENDS_MAX = 2
-"""Connections in a row that end soon and without a new event; then the deployment has no more events."""
+"""Number of connections in a row without a new event, after which the deployment has no more events."""
 QUIET_END_S = 10.0
-"""Time within which an end counts as soon. A later end may be a time limit of a proxy."""
+"""Only connections that end within this time count: a later end may be a time limit of a proxy."""
 FINAL_STATES: Final = {"READY", "ERROR", "CANCELED"}
-"""States after which an end of the stream is final. With other names, `QUIET_ENDS_MAX` decides."""
+"""States after which the end of a stream is final. For other states, `QUIET_ENDS_MAX` decides."""
 _STATUS: Final = re.compile(r"[1-5](?:xx|[0-9]{2})")
 _BUILD: Final = re.compile(r"[A-Za-z0-9_-]{1,253}")
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events. `None`: the platform's default."""
+    """Selection of events. `None` stands for the platform's default."""
 
     direction: Literal["forward", "backward"] | None = None
     """Order by time."""
@@ -98,8 +98,8 @@ async def follow(
 ) -> AsyncGenerator[Event, None]:
     """Yield events as they happen, until the deployment has no more. Close the iterator to end earlier.
 
-    Connects again after an interruption, of which `on_interruption` gets the error. Raises an error that
-    cannot pass by itself, and one that the first connection has several times.
+    Connects again after an interruption, and calls `on_interruption` with the error. Raises a permanent
+    error, and a temporary one after several attempts of the first connection.
     """
     following = _Following(client, deployment, query)
     while not following.is_finished:
@@ -164,7 +164,7 @@ class _Following:
         self.is_finished = self._has_final_state or self._row.quiet >= QUIET_ENDS_MAX
 
     def require_temporary(self, failure: PlatformError) -> None:
-        """Raise the failure again unless another connection may help."""
+        """Raise the failure again unless a new connection may succeed."""
         self._row.failed += 1
         is_malformed = isinstance(failure, WrongAnswer) and not isinstance(failure, AnswerCut)
         self._row.malformed += is_malformed

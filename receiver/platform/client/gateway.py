@@ -73,7 +73,7 @@ class Gateway(HttpCaller):
         raise AnswerCut("the stream of the gateway ended without its last line, [DONE]; the answer is cut")
 
     def _raise_error_in(self, content: dict[str, Any]) -> None:
-        """Raise if the gateway sent an error with status 200, as it does after the stream began."""
+        """Raise the error of a response with status 200: a stream has that status before it fails."""
         if error := error_in(content, GATEWAY, [self._secret]):
             raise error
 

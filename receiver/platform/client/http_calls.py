@@ -47,12 +47,12 @@ REPEATED_STATUSES: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Failures of a proxy or of an overloaded server, after which another attempt often succeeds."""
+"""Statuses of a proxy or an overloaded server, after which another attempt often succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. The body is never shown: it may hold a secret."""
+    """One request. Its representation has no body, which may hold a secret."""
 
     method: str
     path: Sequence[str]
@@ -86,7 +86,7 @@ class HttpCaller:
         self._sleep = sleep
         self._session: aiohttp.ClientSession | None = None
         self._behind_s = 0.0
-        """Time by which the server's clock is behind that of this machine, by its last answer."""
+        """Time by which the server's clock is behind that of this machine, from its last response."""
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -98,18 +98,18 @@ class HttpCaller:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     def now_ms(self) -> int:
-        """Return the server's time by its last answer, or that of this machine if it is earlier."""
+        """Return the server's time from its last response, or that of this machine if it is earlier."""
         return int((time.time() - self._behind_s) * 1_000)
 
     async def call(self, request: Request, secrets: Sequence[str] = ()) -> bytes:
-        """Return the body of a successful answer. Repeats a GET. `secrets`: more texts that errors hide."""
+        """Return the body of a successful answer. Repeats a GET. `secrets`: more texts to hide in errors."""
         for attempt, delay_s in enumerate(retries.delays_s(), 1):
             try:
                 return await self._called_once(request, secrets)
@@ -173,14 +173,14 @@ class HttpCaller:
 
 def _wait_s(failure: TryLater | AnswerCut, delay_s: float) -> float | None:
     """Return the time until the next attempt; `None` if another attempt is not allowed."""
-    asked_s = failure.retry_after_s if isinstance(failure, TryLater) else None
-    if isinstance(failure, RateLimited) and asked_s is None:
+    requested_s = failure.retry_after_s if isinstance(failure, TryLater) else None
+    if isinstance(failure, RateLimited) and requested_s is None:
         return None
-    if asked_s is not None and asked_s > retries.RETRY_AFTER_S_MAX:
+    if requested_s is not None and requested_s > retries.RETRY_AFTER_S_MAX:
         return None
     if isinstance(failure, TimedOut) or (failure.status and failure.status not in REPEATED_STATUSES):
         return None
-    return (asked_s or 0.0) + delay_s
+    return (requested_s or 0.0) + delay_s
 
 
 async def _whole(pieces: AsyncIterator[bytes], remote: Remote) -> bytes:
@@ -242,9 +242,9 @@ def _proxy_of(url: URL) -> str | None:
 
 @contextmanager
 def failures_converted(remote: Remote, netloc: str, timeout_s: float) -> Iterator[None]:
-    """Raise a `PlatformError` in place of each error of the HTTP library.
+    """Convert errors of the HTTP library to `PlatformError`.
 
-    Without its cause, whose representation has the headers of the request, and so the token.
+    Without the cause: its representation has the headers of the request, and so the token.
     """
     try:
         yield

@@ -36,8 +36,8 @@ def parse(text: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON
         return orjson.loads(_repaired(text))
     except ValueError as error:
         # `from None`: the error of the parser holds the text.
-        place = getattr(error, "pos", 0)
-        raise NotJson(f"{what} is not JSON, at character {place + 1}") from None
+        position = getattr(error, "pos", 0)
+        raise NotJson(f"{what} is not JSON, at character {position + 1}") from None
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
@@ -57,15 +57,15 @@ def converted(content: object, shape: type[Shape], what: str) -> Shape:
     try:
         return msgspec.convert(content, shape, strict=False)
     except msgspec.ValidationError as error:
-        # msgspec names types and the place, and quotes no value.
+        # The message of msgspec has types and a path, and quotes no value.
         raise WrongShape(f"{what} has another form: {error}") from None
 
 
 def tolerant(content: object, shape: type[Shape]) -> Shape:
     """Convert to a type without required fields; a field of another type counts as missing.
 
-    A number in the place of a text becomes its digits, and the reverse. A text in the place of a list becomes
-    a list of one text.
+    Converts a number to a text and a text to a number where the type needs it, and a text to a list of one
+    text.
     """
     if not isinstance(content, dict):
         return shape()

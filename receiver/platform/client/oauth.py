@@ -1,7 +1,7 @@
 """Exchange of the code of an installation for an access token.
 
-A code is valid for 30 minutes and may be exchanged once. So the exchange is never repeated: after a failure
-without an answer the code may be used up.
+A code is valid for 30 minutes and for one exchange. The exchange is never repeated, because the code may be
+used up even if no response arrived.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     access_token: str
     team_id: str | None = None
-    """Team on which the integration is installed; `None`: on an account."""
+    """Team on which the integration is installed; `None` for an account."""
     fields: dict[str, Any] = {}
-    """The other fields of the answer."""
+    """Further fields of the response."""
 
     def __repr__(self) -> str:
         # Without the token: representations reach logs and test reports.
@@ -74,7 +74,7 @@ async def exchange(  # noqa: PLR0913 - the parameters of the specification
             code=refusal.code,
         ) from None
     except (TryLater, AnswerCut) as failure:
-        # The class stays, and the text says that the same code must not be sent again.
+        # The class is unchanged; the text says not to send the same code again.
         failure.args = (f"{failure.reason}; the code may be used up: start the installation again",)
         raise
     return _token(body)

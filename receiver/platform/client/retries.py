@@ -10,12 +10,12 @@ from email.utils import parsedate_to_datetime
 from receiver.backoff import backoff_s
 
 ATTEMPTS_MAX = 4
-"""Attempts of a call that only reads, the first included."""
+"""Maximum number of attempts of a call that only reads."""
 DELAY_S = 0.5
 """Upper limit of the first delay; each further one is twice as long."""
 DELAY_S_MAX = 30.0
 RETRY_AFTER_S_MAX = 60.0
-"""A call that may be repeated only after a longer time fails at once."""
+"""Longest wait before a retry. If the server requests a longer one, the call fails at once."""
 _SECONDS_DIGITS_MAX = 9
 
 
@@ -26,7 +26,7 @@ def delays_s(random_share: Callable[[], float] = random.random) -> Iterator[floa
 
 
 def parse_retry_after(text: str | None, now_s: float) -> float | None:
-    """Return the seconds that a header Retry-After asks for, `None` if it has neither seconds nor a date."""
+    """Return the seconds of a header Retry-After, `None` if it has neither seconds nor a date."""
     text = (text or "").strip()
     if text.isascii() and text.isdigit():
         return float(text) if len(text) <= _SECONDS_DIGITS_MAX else 10.0**_SECONDS_DIGITS_MAX

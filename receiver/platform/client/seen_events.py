@@ -1,10 +1,9 @@
-"""Detects events that a followed stream has returned already, after it was opened again.
+"""Detects events that a followed stream has already returned, after a new connection.
 
-Each new connection asks for events from `OVERLAP_MS` before the newest one, because events may become
+Each new connection requests events from `OVERLAP_MS` before the newest event, because events may become
 readable in another order than that of their times. An event with a time in the future counts as created now:
-otherwise no connection would ask for the events before that time. The digests of the events in this window
-are kept, up to `SEEN_MAX`: with more events the window is shorter, and an event is rather repeated than
-missed.
+otherwise no connection would request the events before that time. Up to `SEEN_MAX` digests of events in this
+window are in memory. With more events the window is shorter, so that an event is repeated rather than missed.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class SeenEvents:
         self._in_order: deque[tuple[float, bytes]] = deque()
         """Time and key of each known event, in the order of arrival."""
         self._forgotten_ms = 0.0
-        """Newest time of an event that was forgotten because of `SEEN_MAX`."""
+        """Newest time of an event that was evicted because of `SEEN_MAX`."""
         self._repeats: Counter[bytes] = Counter()
         self._dropped_before_ms = 0
 
     def since_ms(self) -> int | None:
-        """Return the time from which a new connection has to ask for events."""
+        """Return the time from which a new connection must request events."""
         if self._newest_ms is None:
             return self._first_ms
         begin_ms = int(max(self._newest_ms - OVERLAP_MS, self._forgotten_ms))
@@ -50,8 +49,8 @@ class SeenEvents:
             self._dropped_before_ms = self.since_ms() or 0
 
     def is_new(self, event: Event, now_ms: float) -> bool:
-        """Return whether the event was not returned before, and remember it."""
-        # The platform may answer more than was asked for.
+        """Return whether the event is new, and record it."""
+        # The platform may send more events than the request selects.
         if event.created < self._dropped_before_ms:
             return False
         key = self._key(event)
@@ -73,7 +72,7 @@ class SeenEvents:
         return digest + self._repeats[digest].to_bytes(8)
 
     def _forget(self) -> None:
-        """Forget the events before the window, and the first ones of too many."""
+        """Evict the events before the window, and the oldest above the limit."""
         newest_ms = self._newest_ms or 0.0
         begin_ms = newest_ms - OVERLAP_MS
         while self._in_order and (self._in_order[0][0] < begin_ms or len(self._in_order) > SEEN_MAX):

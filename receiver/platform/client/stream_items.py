@@ -52,7 +52,7 @@ async def json_texts(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class LineReader:
-    """Splits lines. Texts of an event stream lose their field name, blank lines and comments are left out.
+    """Splits lines. Removes the field names, blank lines and comments of an event stream.
 
     `only_event_stream`: raise `NotJson` for a line that is not of an event stream.
     """
@@ -127,15 +127,15 @@ class ArrayReader:
         return []
 
     def _end_of_plain(self, piece: bytes, at: int) -> int:
-        """Return the place of the next character that matters, or the end of the piece."""
+        """Return the position of the next significant character, or the end of the piece."""
         if self._skips_first and at < len(piece):
             self._skips_first, at = False, at + 1
         plain = _IN_TEXT if self._is_in_text else _IN_ELEMENT if self._depth > 1 else _BETWEEN
-        found = plain.match(piece, at)
-        return found.end() if found else at
+        match = plain.match(piece, at)
+        return match.end() if match else at
 
     def _follow(self, sign: bytes, at: int) -> int | None:
-        """Follow a character that matters. Return the end of an element that it completes, if any."""
+        """Process a significant character. Return the end of an element that it completes, if any."""
         if self._is_complete:
             raise NotJson("the answer has text after the end of its array")
         if self._is_in_text:
@@ -151,7 +151,7 @@ class ArrayReader:
         return at if sign == b"," else None
 
     def _closed(self, sign: bytes, at: int) -> int | None:
-        """Follow a closing bracket. An object is complete with it, before the comma that may come late."""
+        """Process a closing bracket. It completes an object, before the next comma, which may arrive late."""
         self._depth -= 1
         self._is_complete = self._depth == 0
         if self._is_complete and sign != b"]":

@@ -1,11 +1,11 @@
 """Deployment events as rows of their table, each event once.
 
 The row has the whole event as JSON, with fields and values that this program does not know. The same event
-has the same id at every fetch, whatever the order of its fields.
+has the same id at every fetch, in any order of its fields.
 
-Before an INSERT the stored events are read, and after it they are read again: an INSERT whose outcome is not
-known, or that the engine lost, is repeated for the missing events only. The deduplication token depends on
-the events, so an INSERT that is repeated while it still runs stores no event twice.
+The stored events are read before and after each INSERT. An INSERT that the engine lost, or whose outcome is
+not known, is repeated for the missing events only. The deduplication token depends on the events, so an
+INSERT that is repeated while it still runs stores no event twice.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Row = dict[str, str | int]
 MS_MAX: Final = 4_102_444_800_000
 """The year 2100. Later times are stored as this time; the JSON has the platform's number."""
 STATUS_MAX: Final = 999
-# The specification gives no unit of times. No unit but one makes a number of this size a time since 1973.
+# The specification gives no unit of times. For a number of this size, only one unit gives a time since 1973.
 _UNITS: Final = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (math.inf, 1e-6))
 """Bound below which a number is in a unit, and the milliseconds of the unit: s, ms, µs, ns."""
 _ID_CHARS: Final = 32
 ROWS_MAX = 1_000
 """Maximum number of events of an INSERT. The ids of more would not fit into a parameter of a statement."""
 INSERTS_MAX = 3
-"""INSERTs of the same events after which the store counts as defective."""
+"""Number of INSERTs of the same events after which the store counts as defective."""
 _STORED: Final = compose("""
 SELECT DISTINCT EventId FROM {deployment_events}
 WHERE ProjectId = {project:String} AND DeploymentId = {deployment:String}
@@ -59,16 +59,16 @@ ORDER BY Created DESC LIMIT 1
 
 
 class Stored(NamedTuple):
-    """What is stored of a deployment, without events whose time is in the future."""
+    """Stored state of a deployment, without events whose time is in the future."""
 
     newest_ms: int | None
     """Time of the newest event in the unit of the platform; `None` if there is none."""
     state: str
-    """State of the deployment that its newest event about a state reports; empty if there is none."""
+    """State of the deployment by its newest event with a state; empty if there is none."""
 
 
 def stored_of(store: Store, project: str, deployment: str, now_ms: int) -> Stored:
-    """Return what is stored of a deployment under a project. Raises `StoreTrouble`."""
+    """Return the stored state of a deployment under a project. Raises `StoreTrouble`."""
     parameters: dict[str, str | int] = {"project": project, "deployment": deployment, "now_ms": now_ms}
     newest, states = store.rows(_NEWEST, parameters), store.rows(_STATE, parameters)
     return Stored(int(newest[0][0]) if newest else None, states[0][0] if states else "")
@@ -94,8 +94,8 @@ def _store(store: Store, rows: Sequence[Row]) -> int:
         lines = b"\n".join(map(msgspec.json.encode, missing))
         ids = "".join(str(row["EventId"]) for row in missing)
         # With the number: an engine can keep the token of an INSERT whose rows it lost.
-        place = f"{missing[0]['ProjectId']} {missing[0]['DeploymentId']}"
-        token = sha256(f"{number} {place} {ids}".encode()).hexdigest()
+        target = f"{missing[0]['ProjectId']} {missing[0]['DeploymentId']}"
+        token = sha256(f"{number} {target} {ids}".encode()).hexdigest()
         store.insert_lines(DEPLOYMENT_EVENTS, lines, token=token)
         missing = _missing(store, rows)
     if missing:
@@ -105,34 +105,28 @@ def _store(store: Store, rows: Sequence[Row]) -> int:
 
 
 def _missing(store: Store, rows: Sequence[Row]) -> list[Row]:
-    wanted = {
+    parameters = {
         "project": str(rows[0]["ProjectId"]),
         "deployment": str(rows[0]["DeploymentId"]),
         "ids": [str(row["EventId"]) for row in rows],
     }
-    stored = {event_id for (event_id,) in store.rows(_STORED, wanted)}
+    stored = {event_id for (event_id,) in store.rows(_STORED, parameters)}
     return [row for row in rows if row["EventId"] not in stored]
 
 
 def event_id(event: Event) -> str:
     """Return the identity of an event: a digest of its id, or of its content if it has no id."""
-    given = _text(_payload(event), "id")
-    # Marked, so that no id equals a content.
-    identity = b"id " + given.encode() if given else b"content " + _json(event)
+    own_id = _text(_payload(event), "id")
+    # With a prefix, so that no id equals a content.
+    identity = b"id " + own_id.encode() if own_id else b"content " + _json(event)
     return sha256(identity).hexdigest()[:_ID_CHARS]
 
 
 def created_ms(event: Event) -> int:
-    """Return when an event was created, in milliseconds since 1970; 0 if the event does not say."""
+    """Return when an event was created, in milliseconds since 1970; 0 if it has no time."""
     payload = _payload(event)
-    number = next(
-        (
-            number
-            for number in (_number(event, "created"), _number(payload, "created"), _number(payload, "date"))
-            if number > 0
-        ),
-        0.0,
-    )
+    times = (_number(event, "created"), _number(payload, "created"), _number(payload, "date"))
+    number = next((time for time in times if time > 0), 0.0)
     factor = next(factor for bound, factor in _UNITS if number < bound or bound == math.inf)
     return int(min(number * factor, MS_MAX))
 

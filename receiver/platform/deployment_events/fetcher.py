@@ -1,11 +1,11 @@
 """Fetches the events of a deployment from the platform's API and stores them.
 
-The first fetch begins with the oldest event, and later ones continue from the newest stored event, so events
-are never left out between two stored ones, also after a restart. An event with a time in the future does not
-move that point beyond the present. Deployments take turns after each INSERT.
+The first fetch begins with the oldest event. Later fetches continue from the newest stored event, also after
+a restart, so there is no gap between stored events. An event with a time in the future does not move that
+point beyond the present. Deployments take turns after each INSERT.
 
-Invariant: a failing platform or store delays no page for longer than it wants to wait, and is described, not
-    raised. The number of calls at once is limited.
+Invariant: a failing platform or store delays no page for longer than the limit of the page. Its error is
+    returned as text, not raised. The number of concurrent calls is limited.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from receiver.settings import Platform
 T = TypeVar("T")
 
 FRESH_S: Final = 30.0
-"""Time after a fetch in which pages do not fetch again."""
+"""Time after a fetch during which pages do not fetch again."""
 FETCHES_MAX: Final = 8
 """Maximum number of deployments that are fetched at once."""
 ANSWER_EVENTS_MAX: Final = 5_000
@@ -63,7 +63,7 @@ NOT_OF_PROJECTS: Final = FetchState(
 class Pause:
     """Pause of all calls to the platform while the configuration of the integration is disabled there.
 
-    Every call fails until an owner of the team acts, so one call at a time finds out, at growing intervals.
+    Every call fails until an owner of the team acts, so single calls check the state at growing intervals.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -81,14 +81,14 @@ class Pause:
             return True
         if self._clock() < self._until_s:
             return False
-        # Before the answer: the calls of other deployments have to wait for it.
+        # Set before the response arrives, because the calls of other deployments wait for it.
         self._until_s = self._clock() + self._length_s
         self._is_trying = True
         return True
 
     def begin(self, reason: str) -> None:
         """Pause, for twice as long as the last time."""
-        # Calls that were sent before the first of them failed.
+        # The failing call was sent before the pause began.
         if self.reason and not self._is_trying:
             return
         self._is_trying = False
@@ -103,21 +103,21 @@ class Pause:
 
 @dataclass(slots=True)
 class Progress:
-    """What was fetched of a deployment."""
+    """Progress of the fetches of a deployment."""
 
     project: str = ""
     newest_ms: int | None = None
     """Time of the newest stored event that is not in the future; `None` before the first."""
     state: str = ""
-    """State of the deployment that the newest event about it reports."""
+    """State of the deployment by its newest event with a state."""
     fetched_at_s: float = -FRESH_S
     opened_at_s: float = -FRESH_S
-    """When a page of the deployment was opened last."""
+    """Time at which a page of the deployment was last opened."""
     failure: str = ""
 
     @property
     def is_final(self) -> bool:
-        """Return whether the deployment was built, or will not be."""
+        """Return whether the build of the deployment has ended."""
         return self.state.upper() in FINAL_STATES
 
     def since_ms(self) -> int | None:
@@ -126,7 +126,7 @@ class Progress:
 
 
 class EventFetcher:
-    """Fetches events, at most once at a time for each deployment."""
+    """Fetches events, with at most one fetch for each deployment at a time."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class EventFetcher:
         )
 
     def progress_of(self, deployment: str) -> Progress:
-        """Return what was fetched of a deployment."""
+        """Return the progress of a deployment."""
         progress = self._progress.setdefault(deployment, Progress())
         self._progress.move_to_end(deployment)
         if len(self._progress) > DEPLOYMENTS_MAX:
@@ -181,7 +181,7 @@ class EventFetcher:
         return progress
 
     def opened(self, age_s_max: float) -> list[str]:
-        """Return the deployments with a page that was opened lately, whose build has not ended."""
+        """Return the deployments whose page was opened within this time and whose build has not ended."""
         since_s = self._clock() - age_s_max
         return [
             deployment
@@ -190,7 +190,7 @@ class EventFetcher:
         ]
 
     async def refresh(self, deployment: str, wait_s: float, projects: Sequence[str] = ()) -> FetchState:
-        """Fetch for a page unless that happened lately, and wait for the end for at most this long.
+        """Fetch for a page, unless the last fetch is recent, and wait for the end for at most this long.
 
         `projects`: those of the user; empty means all. The user must not learn which other deployments exist.
         """
@@ -214,7 +214,7 @@ class EventFetcher:
         return FetchState("failed", progress.failure) if progress.failure else FetchState("fetched")
 
     def start(self, deployment: str) -> asyncio.Task[None]:
-        """Fetch and store the events since the last fetch, unless that runs. The progress has a failure."""
+        """Start to fetch and store the events since the last fetch, unless a fetch runs."""
         task = self._running.get(deployment)
         if task is None:
             fetch = self.attempt(deployment, partial(self._fetch, deployment))
@@ -225,7 +225,7 @@ class EventFetcher:
     async def attempt(
         self, deployment: str, call: Callable[[PlatformClient], Coroutine[Any, Any, None]]
     ) -> None:
-        """Make calls for a deployment, and keep the reason if they fail."""
+        """Make calls for a deployment, and record the reason if they fail."""
         progress = self.progress_of(deployment)
         try:
             client = self.connect()
@@ -258,11 +258,11 @@ class EventFetcher:
         async for answer in answers(client, deployment, progress.since_ms()):
             await self.keep(deployment, answer, client.now_ms())
 
-    async def keep(self, deployment: str, found: Sequence[Event], now_ms: int) -> None:
-        """Store events that follow those that are stored. `now_ms`: time by the platform."""
+    async def keep(self, deployment: str, new_events: Sequence[Event], now_ms: int) -> None:
+        """Store events that follow the stored ones. `now_ms`: time of the platform."""
         progress = self.progress_of(deployment)
         # The oldest first, because a restart continues from the newest stored event.
-        ordered = sorted(found, key=lambda event: event.created)
+        ordered = sorted(new_events, key=lambda event: event.created)
         for at in range(0, len(ordered), ROWS_MAX):
             batch = ordered[at : at + ROWS_MAX]
             raw, fetched_ms = [event.raw for event in batch], int(time.time() * 1_000)
@@ -275,11 +275,11 @@ class EventFetcher:
             progress.state = next(filter(None, reversed(states)), progress.state)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a function that asks the store, which blocks."""
+        """Run a function that queries the store, which blocks."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     def close(self) -> None:
-        """Cancel what runs. What was not stored is fetched again."""
+        """Cancel the running fetches. The next start fetches again what was not stored."""
         for task in list(self._running.values()):
             task.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -288,7 +288,7 @@ class EventFetcher:
 async def answers(
     client: PlatformClient, deployment: str, since_ms: int | None
 ) -> AsyncIterator[Sequence[Event]]:
-    """Yield the events from a time on, oldest first, in answers of limited size."""
+    """Yield the events since a time, oldest first, in responses of limited size."""
     limit = ANSWER_EVENTS_MAX
     for _ in range(ANSWERS_MAX):
         query = EventQuery(direction="forward", limit=limit, since=since_ms)
@@ -303,7 +303,7 @@ async def answers(
         if limit == ALL_EVENTS or len(answer) < limit:
             return
         newest_ms = min(int(max(event.created for event in answer)), client.now_ms())
-        # All events of the answer have one time, or the platform does not apply `since` to them.
+        # All events of the response have the same time, or the platform ignores `since`.
         if since_ms is not None and newest_ms <= since_ms:
             limit = ALL_EVENTS
         since_ms = newest_ms

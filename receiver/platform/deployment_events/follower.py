@@ -1,4 +1,4 @@
-"""Follows the events of live deployments: those that send spans, and those whose build a reader watches.
+"""Follows the events of live deployments: they send spans, or a reader watches their build.
 
 Invariant: at most `platform.events.followed_max` deployments are followed. A failing deployment is tried
     again at growing intervals.
@@ -28,13 +28,13 @@ from receiver.platform.installations.platform_records import PlatformRecords
 from receiver.settings import MIB, Platform
 
 ROUND_S: Final = 60.0
-"""Interval at which deployments are chosen, and at which those that are built are asked for new events."""
+"""Interval at which deployments are chosen, and at which events of finished builds are fetched."""
 OPENED_S: Final = 1_800.0
 """Time after the last view of its page in which a deployment that is being built is followed."""
 ROUNDS_MAX: Final = 16
-"""Maximum number of rounds that a failing deployment is left out."""
+"""Maximum number of rounds that skip a failing deployment."""
 COLLECT_S: Final = 2.0
-"""Time in which events are collected for one INSERT: the engine stores few large INSERTs better."""
+"""Time during which events are collected for one INSERT: the engine prefers few large INSERTs."""
 COLLECTED_MAX: Final = 1_000
 """Maximum number of events that wait for an INSERT. The stream is read no faster than they are stored."""
 COLLECTED_BYTES_MAX: Final = 16 * MIB
@@ -42,7 +42,7 @@ COLLECTED_BYTES_MAX: Final = 16 * MIB
 LIVE_S: Final = 60
 """Age of the newest span up to which a deployment counts as live."""
 Item = Event | ReceiverError | None
-"""What a stream yields: an event, the error that ended it, or `None` at its end."""
+"""Item of a stream: an event, the error that ended the stream, or `None` at its end."""
 _LIVE: Final = compose("""
 SELECT toString(DeploymentId), max(Timestamp) AS newest FROM {table}
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}) AND startsWith(DeploymentId, 'dpl_')
@@ -54,7 +54,7 @@ LIMIT {limit:UInt64}
 
 
 class Items(asyncio.Queue[Item]):
-    """What a stream has yielded and nothing has stored yet, of limited number and size."""
+    """Events of a stream that are not stored yet, limited in number and size."""
 
     def __init__(self) -> None:
         super().__init__(COLLECTED_MAX)
@@ -95,14 +95,14 @@ class Follower:
         self._task: asyncio.Task[None] | None = None
         self._followed: dict[str, asyncio.Task[None]] = {}
         self._left_out: dict[str, tuple[int, int]] = {}
-        """Failing deployment → rounds that are left until the next try, and rounds after the try."""
+        """Failing deployment → rounds until the next try, and rounds after it if it fails."""
 
     def start(self) -> None:
         """Start to follow live deployments."""
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """End what runs. What was not stored is fetched again."""
+        """Stop all tasks. The next start fetches again what was not stored."""
         tasks = [*([self._task] if self._task else []), *self._followed.values()]
         for task in tasks:
             task.cancel()
@@ -141,14 +141,14 @@ class Follower:
         return list(dict.fromkeys((*self._fetcher.opened(OPENED_S), *sending)))[:count_max]
 
     def waits(self, deployment: str) -> bool:
-        """Count a round, and return whether a failing deployment is left out in it."""
+        """Count a round, and return whether it skips a failing deployment."""
         rounds, next_rounds = self._left_out.get(deployment, (0, 1))
         if rounds:
             self._left_out[deployment] = (rounds - 1, next_rounds)
         return bool(rounds)
 
     def end_of(self, deployment: str, *, is_failed: bool) -> None:
-        """Leave a failing deployment out for twice as many rounds as the last time."""
+        """Skip a failing deployment for twice as many rounds as the last time."""
         _, rounds = self._left_out.pop(deployment, (0, 1))
         if is_failed:
             self._left_out[deployment] = (rounds, min(rounds * 2, ROUNDS_MAX))
@@ -158,10 +158,10 @@ class Follower:
         self.end_of(deployment, is_failed=bool(self._fetcher.progress_of(deployment).failure))
 
     async def _follow(self, deployment: str) -> None:
-        # Not cancelled with this task: a page may wait for it, too.
+        # Not cancelled with this task, because a page may wait for it as well.
         await asyncio.wait([self._fetcher.start(deployment)])
         progress = self._fetcher.progress_of(deployment)
-        # Its stream would end at once: the next round asks again.
+        # Its stream would end at once. The next round fetches again.
         if not progress.is_final and not progress.failure:
             await self._fetcher.attempt(deployment, partial(self._keep_stream, deployment))
 

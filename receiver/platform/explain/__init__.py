@@ -1,1 +1,1 @@
-"""Explanation of a trace by a language model: what is sent, the model's tools, and its checked answer."""
+"""Explanation of a trace by a language model: the request, the model's tools, and the checked answer."""

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 SENTENCE_CHARACTERS_MAX: Final = 2_000
-"""Length at which a sentence without an end is shown; the rest counts as another sentence."""
+"""Length at which a sentence without an end is split; the rest counts as another sentence."""
 _REFERENCE: Final = re.compile(r"\[span:([^\[\]\n]{0,64})\]")
 _END: Final = re.compile(
     r"\n+|[.!?]['\")*_]{0,3}(?:[ \t]{0,4}\[span:[^\[\]\n]{0,64}\]){0,16}[ \t]+(?=[^\s\[])"
 )
-"""End of a sentence, with the references that follow its full stop. What comes next must be known."""
+"""End of a sentence, with the references that follow its full stop. It must be followed by another word."""
 
 
 class Part(NamedTuple):
@@ -35,7 +35,7 @@ class Sentence(NamedTuple):
 
     @property
     def is_refuted(self) -> bool:
-        """Return whether it relies on a span that the trace does not have."""
+        """Return whether it names a span that the trace does not have."""
         return any(part.is_span and not part.is_known for part in self.parts)
 
 

@@ -1,8 +1,8 @@
 """Conversation with the model: requests, calls of tools, and the answer, as events for the reader.
 
-Invariant: an answer is complete only if the gateway ended it in order. A stream that was cut, a model that
-does not stop asking for tools and a used-up budget end with an event that says so.
-Never: sends anything but the first request, calls that the model made, and results of the tools.
+Invariant: an answer is complete only if the gateway ended it in order. The last event reports a stream that
+was cut, a model that does not stop calling tools, or an exhausted budget.
+Never: sends more than the first request, the calls that the model made, and the results of the tools.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ SECONDS_MAX: Final = 300.0
 """Maximum time of one explanation. A gateway could keep a stream open without ever sending a text."""
 NO_MORE_CALLS: Final = "no more calls are possible; answer now with what is known"
 Outcome = Literal["complete", "cut", "none"]
-"""What arrived: an explanation, a part of an answer, or nothing."""
+"""Result: an explanation, a part of an answer, or nothing."""
 ChatStream = Callable[[ChatRequest], AsyncGenerator[Fragment, None]]
 """Sends a request to the gateway. Raises `PlatformError` unless the answer is whole."""
 
 
 class NoAnswer(ReceiverError):  # noqa: N818 - a verdict
-    """The model gave no whole answer. The text says why."""
+    """The model returned no complete answer. The text has the reason."""
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A request was sent. All rounds together are every byte that leaves."""
+    """A request to the model. Together, these events list every byte sent."""
 
     round: int
     bytes: int
     tokens: int
-    """By a cautious estimate, without an image."""
+    """Cautious estimate, without an image."""
     added: Sequence[Message]
-    """Messages that the request before did not have; of the first request, those after the instructions."""
+    """Messages that the previous request did not have; in the first request, without the instructions."""
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     problem: str
-    """Why the answer is incomplete, or why there is none."""
+    """Reason why the answer is incomplete or missing."""
     usage: Usage
 
 
@@ -103,7 +103,7 @@ class Conversation:
         self._sentences = Sentences(prepared.span_ids)
         self._request = prepared.request
         self._sent_tokens = 0
-        """By estimate."""
+        """Estimated."""
         self._calls_left = CALLS_MAX
         self._characters_left = ANSWER_CHARACTERS_MAX
         self._is_begun = False
@@ -112,13 +112,13 @@ class Conversation:
         self._ends_at_s = asyncio.get_running_loop().time() + SECONDS_MAX
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Yield what happens, and at last how it ended."""
+        """Yield the events of the explanation; the last is `Ended`."""
         problem = ""
         try:
             async with aclosing(self._rounds()) as events:
                 async for event in events:
                     yield event
-        # The gateway failed, or a limit was reached: what arrived is no answer.
+        # The gateway failed, or a limit was reached: the received part is no answer.
         except (PlatformError, NoAnswer) as error:
             problem = str(error)
         for sentence in self._sentences.finish():
@@ -129,7 +129,7 @@ class Conversation:
         yield Event(ended=Ended(outcome, problem, msgspec.structs.replace(usage, cost=cost)))
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
-        first = 1  # the reader knows the instructions
+        first = 1  # without the instructions
         for number in range(1, ROUNDS_MAX + 1):
             yield Event(sent=self._count(number, self._request.messages[first:]))
             first = len(self._request.messages)
@@ -161,7 +161,7 @@ class Conversation:
             is_refused = True
             raise
         finally:
-            # Also for an answer that was cut: it costs money, too.
+            # Also for an answer that was cut, because it costs money.
             if not is_refused:
                 self._add_usage(counted, left_before - self._characters_left)
 
@@ -175,7 +175,7 @@ class Conversation:
 
     def _take(self, fragment: Fragment) -> None:
         """Count the characters of a fragment. Raises `NoAnswer` at the limit."""
-        # Names and ids too: the next request repeats them.
+        # With names and ids, because the next request repeats them.
         calls = sum(len(call.id) + len(call.name) + len(call.arguments) for call in fragment.tool_calls)
         self._characters_left -= len(fragment.text) + calls
         if self._characters_left < 0:
@@ -211,7 +211,7 @@ class Conversation:
         return await self._prepared.toolbox.call(name, arguments)
 
     def _add_usage(self, counted: Counted, characters: int) -> None:
-        """Add what a request has used, or an estimate if the gateway did not count it."""
+        """Add the tokens of a request, or an estimate if the gateway did not count them."""
         sent, received = counted.prompt_tokens, counted.completion_tokens
         before, is_estimated = self._usage, sent is None or received is None
         if sent is None:
@@ -228,7 +228,7 @@ class Conversation:
 
 def _require_whole(completion: Completion) -> None:
     """Raise `NoAnswer` if the gateway ended the answer before the model did."""
-    # The specification lists no reasons, so those that are not known here count as an ordinary end.
+    # The specification lists no reasons, so an unknown reason counts as an ordinary end.
     if completion.finish_reason == "length":
         raise NoAnswer("the model reached its maximum length")
     if completion.finish_reason in {"content_filter", "error"}:

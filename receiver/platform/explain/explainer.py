@@ -1,4 +1,4 @@
-"""Explanations for callers: whether they are on, one at a time for each caller, and their line in the log."""
+"""Explanations for callers: one at a time for each caller, each with a line in the log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -14,7 +15,7 @@ from receiver.console.api.source import LimitableSource
 from receiver.errors import CallerBusy, QueueFull
 from receiver.platform.client.chat import ChatRequest, Fragment
 from receiver.platform.client.gateway import Gateway
-from receiver.platform.explain.conversation import ChatStream, Conversation, Event
+from receiver.platform.explain.conversation import Conversation, Event
 from receiver.platform.explain.request import Preview, prepare, preview_of
 from receiver.settings import Platform
 
@@ -22,45 +23,36 @@ EXPLANATIONS_MAX: Final = 4
 """Maximum number of explanations at a time, of all callers."""
 
 
-def gateway_stream(settings: Platform) -> ChatStream:
-    """Return a function that sends requests to the gateway of the settings."""
-
-    async def stream(request: ChatRequest) -> AsyncGenerator[Fragment, None]:
-        gateway = Gateway(settings.gateway_url, settings.api_key, settings.timeout_s)
-        async with gateway, aclosing(gateway.stream(request)) as fragments:
-            async for fragment in fragments:
-                yield fragment
-
-    return stream
+async def gateway_stream(settings: Platform, request: ChatRequest) -> AsyncGenerator[Fragment, None]:
+    """Send a request to the gateway of the settings, and yield the fragments of its answer."""
+    gateway = Gateway(settings.gateway_url, settings.api_key, settings.timeout_s)
+    async with gateway, aclosing(gateway.stream(request)) as fragments:
+        async for fragment in fragments:
+            yield fragment
 
 
 class Explainer:
     """Explains traces with the settings in force."""
 
-    def __init__(
-        self,
-        settings: Callable[[], Platform],
-        open_stream: Callable[[Platform], ChatStream] = gateway_stream,
-    ) -> None:
+    def __init__(self, settings: Callable[[], Platform]) -> None:
         """`settings`: called for each explanation, because a reload may change them."""
         self._settings = settings
-        self._open_stream = open_stream
         self._running: set[str] = set()
         """Names of the callers."""
 
     async def preview(self, source: LimitableSource, trace_id: str) -> Preview:
-        """Return what would be sent. Raises `NoSuchTrace`, or `NotConfigured` if explanations are off."""
+        """Return the preview. Raises `NoSuchTrace`, or `NotConfigured` if explanations are off."""
         settings = self._settings()
         return preview_of(await prepare(source, settings, trace_id), settings)
 
     async def explain(
         self, source: LimitableSource, trace_id: str, caller: str
     ) -> AsyncGenerator[Event, None]:
-        """Explain a trace. Raises the same, `CallerBusy` or `QueueFull` before the first event."""
+        """Explain a trace. Raises as `preview`, or `CallerBusy` or `QueueFull`, before the first event."""
         settings = self._settings()
         with self._place(caller), _logged(settings.explain.model, caller) as course:
             prepared = await prepare(source, settings, trace_id)
-            conversation = Conversation(self._open_stream(settings), prepared, settings.explain)
+            conversation = Conversation(partial(gateway_stream, settings), prepared, settings.explain)
             async with aclosing(conversation.events()) as events:
                 async for event in events:
                     course.add(event)
@@ -81,12 +73,12 @@ class Explainer:
 
 @dataclass(slots=True)
 class _Course:
-    """What the log says about an explanation."""
+    """Fields of the log line of an explanation."""
 
     bytes: int = 0
     """Size of all its requests."""
     problem: str = "cancelled"
-    """Why it has no answer; empty if it has one."""
+    """Reason why it has no answer; empty if it has an answer."""
 
     def add(self, event: Event) -> None:
         """Add an event."""
@@ -98,7 +90,7 @@ class _Course:
 
 @contextmanager
 def _logged(model: str, caller: str) -> Iterator[_Course]:
-    """Log who had a trace explained, how much was sent, and how it ended. Texts are not logged."""
+    """Log the caller, the number of sent bytes and the outcome of an explanation. Texts are not logged."""
     began_s, course = time.monotonic(), _Course()
     try:
         yield course

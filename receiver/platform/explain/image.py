@@ -1,4 +1,4 @@
-"""Image of a waterfall as PNG: a bar for each span, and no text, so it carries nothing that a sender wrote.
+"""Image of a waterfall as PNG: a bar for each span. Without text, so that it has no text of a sender.
 
 A PNG is a signature and chunks: length, type, content, CRC-32. Each row of pixels begins with its filter, 0.
 """

@@ -1,4 +1,4 @@
-"""Redaction: replaces secrets in what is sent to a language model, and names the rule that found each.
+"""Redaction: replaces secrets in texts for a language model, and names the rule that matched.
 
 Rules are forms of tokens and texts, and names of keys whose values are secrets.
 
@@ -6,7 +6,7 @@ The patterns are data, in `secret_rules.toml`. The core searches them in linear 
 module have bounded repeats only.
 
 Invariant: a text is searched as it is and without its encodings: percent, HTML, and escapes of JSON. A text
-in which a secret is found is replaced as a whole, so no part of it is sent.
+with a secret is replaced as a whole, so that no part of it is sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RANDOM_CHARACTERS_MIN: Final = 12
 _RANDOM_BITS_MIN: Final = 3.0
 """Minimum entropy of a random value, per character. Words have less, or have no digits."""
 _DECODINGS_MAX: Final = 3
-"""Number of encodings of a text inside each other that are removed."""
+"""Maximum number of nested encodings that are removed."""
 _AFTER_ANOTHER_CHARACTER: Final = "(^|[^A-Za-z0-9])(?-i:{})"
 _KEYS: Final = (
     # KEY=VALUE, KEY: VALUE, and members of JSON, YAML and query strings
@@ -53,7 +53,7 @@ _KEYS: Final = (
     # --key VALUE
     re.compile(r"""(?<!\S)--?(?P<key>[A-Za-z][\w.-]{1,63}+) {1,4}["']?(?!-)"""),
 )
-"""Names of keys in texts, up to where their values begin."""
+"""Names of keys in texts, up to the beginning of their values."""
 _VALUE: Final = re.compile(
     r"""(?:(?:bearer|basic|token|digest|apikey) {1,4})?(?P<value>[^\s"'<>&,;|]{1,256}+)""", re.IGNORECASE
 )
@@ -71,14 +71,14 @@ _PLACEHOLDER: Final = re.compile(
     r"[A-Za-z_.]+[\[(].*|your[-_]\w*|include|same-origin|omit",
     re.IGNORECASE,
 )
-"""Values in texts that stand for others: parameters of SQL, variables, masks, calls in source code."""
+"""Placeholders in texts: parameters of SQL, variables, masks, calls in source code."""
 
 
 class Rules(NamedTuple):
     """The compiled rules."""
 
     forms: PatternSet
-    """All forms, which most texts do not have."""
+    """All forms together: most texts match none of them."""
     form_of: Mapping[str, PatternSet]
     """Each form by its name."""
     keys: Mapping[str, PatternSet]
@@ -102,7 +102,7 @@ def rules() -> Rules:
 
 
 def rule_of_text(text: str) -> str | None:
-    """Return the name of a rule that finds a secret in a text."""
+    """Return the name of the rule that a text matches; `None` if it has no secret."""
     for decoded in _decodings(text):
         if rule := _form_of(decoded):
             return rule
@@ -166,10 +166,10 @@ def _kind_of(key: str) -> str:
 
 def _has_secret(text: str, key: re.Match[str]) -> bool:
     """Return whether a secret follows a key."""
-    found = _VALUE.match(text, key.end()) if _kind_of(key["key"]) else None
-    if found is None or not is_secret_value(key["key"], found["value"]):
+    match = _VALUE.match(text, key.end()) if _kind_of(key["key"]) else None
+    if match is None or not is_secret_value(key["key"], match["value"]):
         return False
-    value, form = found["value"], key.groupdict()
+    value, form = match["value"], key.groupdict()
     if form.get("quote"):
         return not _is_placeholder(value)
     # Names of images and of services have ports and versions: `auth:8080`.
@@ -191,7 +191,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_credential(value: str) -> bool:
-    """Return whether a word after the name of a scheme is no word of a sentence."""
+    """Return whether a word after the name of a scheme is a credential, not a word of a sentence."""
     return any(each.isdigit() for each in value) or not (
         value.islower() or value.istitle() or value.isupper()
     )
@@ -218,7 +218,7 @@ def _entropy(value: str) -> float:
 
 
 def mark(rule: str) -> str:
-    """Return the text that replaces a secret which the rule found."""
+    """Return the text that replaces a secret that matched the rule."""
     return f"[redacted: {rule}]"
 
 
@@ -228,7 +228,7 @@ def counted_marks(text: str) -> dict[str, int]:
 
 
 class Redactor:
-    """The rules of the receiver, and those of the settings."""
+    """The rules of the receiver and of the settings."""
 
     def __init__(self, settings: Explain) -> None:
         self._keys = PatternSet(settings.redact_keys)

@@ -1,7 +1,7 @@
 """The first request of an explanation: instructions, summary of the trace, image and tools; and its cost.
 
-Invariant: the instructions never depend on what senders wrote. Everything of theirs is in a message of the
-user, between delimiters that say that it is data.
+Invariant: the instructions never depend on texts of senders. These are in a message of the user, between
+delimiters that mark them as data.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from receiver.platform.explain.toolbox import Subject, Toolbox
 from receiver.settings import Explain, Platform
 
 PROJECTS_MAX: Final = 64
-"""Maximum number of projects of a trace whose spans the tools read: those with the most spans."""
+"""Maximum number of projects of a trace whose spans the tools read: the projects with the most spans."""
 ANSWER_CHARACTERS_MAX: Final = 24_000
 """Maximum length of the answer in all rounds together; a longer answer is cut."""
 SPAN_ID_CHARACTERS: Final = 16
 WORDS_MAX: Final = 300
-"""Length of the answer that the model is asked for."""
+"""Length of the answer in the instructions."""
 _MILLION: Final = 1e6
 _INSTRUCTIONS: Final = (
     "You explain one distributed trace to a software engineer: why it was slow, or why it failed.\n"
@@ -47,7 +47,7 @@ _INSTRUCTIONS: Final = (
 
 
 class Prepared(NamedTuple):
-    """The first request, and what the rest of the explanation needs."""
+    """The first request, and the objects that the rest of the explanation needs."""
 
     request: ChatRequest
     toolbox: Toolbox
@@ -70,10 +70,10 @@ async def prepare(source: LimitableSource, settings: Platform, trace_id: str) ->
     if missing := missing_settings(settings):
         raise NotConfigured(f"explanations are off; expected the settings {', '.join(missing)}")
     plain = normalized_trace_id(trace_id)
-    found = await source.outline(plain, lambda rows: (trace_of(rows), _projects_of(rows)))
-    if found is None:
+    outline = await source.outline(plain, lambda rows: (trace_of(rows), _projects_of(rows)))
+    if outline is None:
         raise NoSuchTrace("no span of this trace is stored; it has expired or has not arrived")
-    trace, projects = found
+    trace, projects = outline
     subject = Subject(plain, trace, source.within(projects), source.within([*projects, ""]))
     toolbox = Toolbox(subject, Redactor(settings.explain))
     image = waterfall(trace) if settings.explain.image else b""
@@ -130,7 +130,7 @@ def _projects_of(stored: list[Row]) -> list[str]:
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """What would be sent, and what that may cost."""
+    """The first request, and the cost of the explanation."""
 
     gateway: str
     model: str
@@ -140,7 +140,7 @@ class Preview(msgspec.Struct, frozen=True):
     """Tokens of the first request without its image, by a cautious estimate."""
     image_bytes: int
     redacted: int
-    """Number of texts that are replaced because they look like secrets."""
+    """Number of texts that were replaced because they look like secrets."""
     redacted_by: dict[str, int]
     """Number of these texts for each rule, the most frequent rule first."""
     tokens_max: int
@@ -154,7 +154,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What an explanation has used."""
+    """Tokens and cost of an explanation."""
 
     input_tokens: int
     output_tokens: int
@@ -164,9 +164,9 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def preview_of(prepared: Prepared, settings: Platform) -> Preview:
-    """Return what would be sent, and what that may cost."""
+    """Return the preview of an explanation."""
     explain, body, tokens = settings.explain, body_of(prepared.request), tokens_of(prepared.request)
-    # Those of the user's message only: the instructions explain the mark.
+    # Counted in the user's message only, because the instructions explain the mark.
     redacted_by = counted_marks(msgspec.json.encode(prepared.request.messages[1]).decode())
     return Preview(
         settings.gateway_url,

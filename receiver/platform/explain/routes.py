@@ -1,6 +1,6 @@
 """Routes of explanations.
 
-GET  /api/v1/traces/{id}/explain      what would be sent, byte for byte, and what it may cost
+GET  /api/v1/traces/{id}/explain      the first request, byte for byte, and the cost
 POST /api/v1/traces/{id}/explain      send it: a line of JSON for each event of `conversation`
 """
 
@@ -89,7 +89,7 @@ async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
 
 
 async def while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine. Cancels it, and raises `ConnectionResetError`, without a client."""
+    """Return the result of a coroutine. Cancel it and raise `ConnectionResetError` if the client leaves."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=CLIENT_CHECK_S))[0]:

@@ -1,8 +1,8 @@
-"""Tools of the model that explains a trace: questions of the query service, with narrower limits.
+"""Tools of the model that explains a trace: queries of the console, with narrower limits.
 
 Invariant: tools only read, and only spans of the projects that the trace has and the caller may see, within
 `MARGIN_S` of the trace, and events of its deployments. Secrets are replaced in every result.
-Never: raises for what the model asks. A model that obeys instructions in a span gets an error as its result.
+Never: raises for a call of the model. A model that obeys instructions in a span gets an error as the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESULT_TOKENS_MAX: Final = 2_000
 SUMMARY_TOKENS: Final = 4_000
 """Maximum length of the summary of the trace in the first request, in tokens."""
 SUMMARY_TOKENS_MAX: Final = 8_000
-"""Maximum length of a summary that the model may ask for."""
+"""Maximum length of a summary that the model may request."""
 ARGUMENT_CHARACTERS_MAX: Final = 8_192
 """Maximum length of the arguments of a call."""
 _RESULT_CHARACTERS_MAX: Final = RESULT_TOKENS_MAX * CHARACTERS_PER_TOKEN
@@ -48,7 +48,7 @@ _ROWS: Final = 20
 _EVENTS: Final = 100
 _TIMES: Final = ("since", "until")
 _LINKS: Final = frozenset(("page", "url", "example_url"))
-"""Members of results that are for readers of pages: a gateway need not know the address of the receiver."""
+"""Members of results with links for readers of pages. They are removed: they have the receiver's address."""
 
 
 class Subject(NamedTuple):
@@ -63,7 +63,7 @@ class Subject(NamedTuple):
 
     @property
     def times(self) -> dict[str, str]:
-        """Return the time range of the tools as parameters of a question."""
+        """Return the time range of the tools as parameters of a query."""
         return {
             "since": instant_text(self.trace.start_ns / 1e9 - MARGIN_S, zone="Z"),
             "until": instant_text(self.trace.end_ns / 1e9 + MARGIN_S, zone="Z"),
@@ -95,7 +95,7 @@ class Toolbox:
         return self._text_of(await self._summary(self._context, SUMMARY_TOKENS))
 
     async def call(self, name: str, arguments: str) -> str:
-        """Return the result of a call, or the reason why it has none."""
+        """Return the result of a call, or the reason why it failed."""
         tool = self._tools.get(name)
         if tool is None:
             return f"there is no such tool; expected one of {', '.join(self._tools)}"
@@ -193,15 +193,15 @@ class Toolbox:
 
 def _parsed(arguments: str) -> Mapping[str, Any]:
     try:
-        given = orjson.loads(arguments or "{}") if len(arguments) <= ARGUMENT_CHARACTERS_MAX else None
+        parsed = orjson.loads(arguments or "{}") if len(arguments) <= ARGUMENT_CHARACTERS_MAX else None
     except orjson.JSONDecodeError:
-        given = None
-    if not isinstance(given, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise MalformedBody(
             f"arguments: expected a JSON object of at most {ARGUMENT_CHARACTERS_MAX} characters",
             field="arguments",
         )
-    return given
+    return parsed
 
 
 def _nonces(content: str) -> Iterator[str]:

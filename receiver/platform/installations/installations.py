@@ -27,9 +27,9 @@ class Installations(RecordFiles[Installation]):
     """All installations, with their tokens."""
 
     def __init__(self, directory: Path, encryption_key: str = "", files: Files = DISK) -> None:
-        """Read the records, and complete what a crash interrupted. What the disk prevents is reported.
+        """Read the records, and complete what a crash interrupted. Errors of the disk are reported.
 
-        `directory`: DATA/platform. `encryption_key`: the setting; empty: tokens are not encrypted.
+        `directory`: DATA/platform. `encryption_key`: the setting; tokens are not encrypted if it is empty.
         """
         super().__init__(directory / "installations", Installation, files)
         self._tokens = Tokens(directory / "tokens", encryption_key, files)
@@ -94,7 +94,7 @@ class Installations(RecordFiles[Installation]):
             return self._tokens.read(installation_id)
 
     def token_kind(self, installation_id: str) -> str:
-        """Return how the token is stored: `plain`, `encrypted` or `damaged`; empty if there is none."""
+        """Return the form of the stored token: `plain`, `encrypted` or `damaged`; empty if there is none."""
         return self._tokens.kind(installation_id)
 
     def has_token(self, installation_id: str) -> bool:
@@ -102,9 +102,9 @@ class Installations(RecordFiles[Installation]):
         return installation_id in self._tokens
 
     def complete(self) -> None:
-        """Do what the disk has prevented: read records and destroy tokens of installations that have ended.
+        """Read records that the disk could not read, and destroy tokens of installations that have ended.
 
-        What still fails is reported.
+        Failures are reported.
         """
         super().complete()
         for installation in self.all():

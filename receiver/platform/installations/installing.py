@@ -2,7 +2,7 @@
 
     code and state noted as used ─▶ exchange ─▶ record written ─▶ token written
 
-A code that was sent may be spent, whatever the answer: no step is repeated, and each error says how to go on.
+A code that was sent may be spent, also after an error: no step is repeated, and each error has an action.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from receiver.settings import KIB, Platform
 CODE_CHARS_MAX = 2_048
 """Maximum length of a code."""
 OTHER_BYTES_MAX = 16 * KIB
-"""Size of further fields of the answer, as JSON, above which none of them is kept."""
+"""Maximum size of further fields of the response, as JSON. Above it, all of them are dropped."""
 NEEDED: Final = ("base_url", "client_id", "client_secret", "install_url", "redirect_url")
 """Settings of `[platform]` without which there is no installation."""
 CODES_KEPT_S = 86_400.0
-"""Time for which a used code is recognised; its state expires long before."""
+"""Time for which a used code is recognized; its state expires long before."""
 CODES_MAX = 1_000
-"""Number of used codes that are recognised; the oldest is evicted first."""
+"""Maximum number of used codes that are recognized; the oldest is evicted first."""
 _ADDRESSES: Final = ("base_url", "install_url", "redirect_url")
 _USED_CODES: Final = "used-codes"
 _ID = re.compile(r"icfg_[A-Za-z0-9_-]{1,128}")
@@ -82,7 +82,7 @@ class UsedCodes:
         self._used: list[_Used] | None = None
 
     def use(self, code: str, state: str) -> bool:
-        """Note that a code and its state are used. Returns False if either was. Raises `OSError`."""
+        """Record that a code and its state are used. Returns False if one already was. Raises `OSError`."""
         entry = _Used((_digest(code), _digest(state)), self._now())
         with self._lock:
             if self._used is None:
@@ -196,7 +196,7 @@ class Installing:
 
 
 def _id_of(fields: Mapping[str, Any], redirect: Redirect) -> str:
-    """Return the id of the installation: the platform's answer is trusted more than the URL."""
+    """Return the id of the installation. The response of the platform has priority over the URL."""
     for text in (
         _text(fields, "installation_id"),
         _text(fields, "configuration_id"),
@@ -204,7 +204,7 @@ def _id_of(fields: Mapping[str, Any], redirect: Redirect) -> str:
     ):
         if _ID.fullmatch(text):
             return text
-    # Not in the form of the platform's ids, so that it cannot be mistaken for one.
+    # In another form than the platform's ids, so that it cannot be mistaken for one of them.
     return f"unnamed-{secrets.token_hex(8)}"
 
 

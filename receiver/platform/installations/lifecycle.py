@@ -1,4 +1,4 @@
-"""Life cycle of installations: finds out by probes when the platform disables, restores or deletes one.
+"""Life cycle of installations: probes detect that the platform disabled, restored or deleted one.
 
     active ──▶ disabled ──▶ deleted
        ◀─────────
@@ -39,7 +39,7 @@ from receiver.settings import Platform
 ACTIVE_EVERY_S = 3_600.0
 """Interval between two probes of an active installation."""
 DISABLED_FIRST_S = 60.0
-"""Time from the first probe that found an installation disabled to the next one. It doubles each time."""
+"""Interval after the first probe of a disabled installation. It doubles after each probe."""
 DISABLED_S_MAX = 6 * 3_600.0
 """Longest time between two probes of an installation that is not active."""
 JITTER = 0.1
@@ -131,7 +131,7 @@ class LifeCycle:
             state = next_state(record, self._probe(record, token), self._now_s()) if token else record.state
             if state != record.state and self._installations.set_state(record.id, state, self._now_s()):
                 _log_change(record, state)
-        # The page shows a token that cannot be read; a record that cannot be written is tried again.
+        # The page reports a token that cannot be read. Writing the record is tried again.
         except (OSError, OperatorError) as error:
             text = place_and_reason(error) if isinstance(error, OSError) else str(error)
             limited.warning("installation_probe", "installation cannot be probed", error=text)
@@ -178,7 +178,7 @@ def probe(platform: Platform, installation: Installation, token: str) -> Verdict
 
 async def _probe(platform: Platform, installation: Installation, token: str) -> Verdict:
     try:
-        # Without the scopes, which would refuse the call before it is sent.
+        # Without the scopes: the client would refuse the call before it is sent.
         async with PlatformClient(
             platform.base_url, token, team=installation.team_id, timeout_s=platform.timeout_s
         ) as client:

@@ -14,7 +14,7 @@ DIRECTORY: Final = "platform"
 
 
 class PlatformRecords(NamedTuple):
-    """The records that pages show and webhooks change."""
+    """Records of installations, projects and deployments. Pages read them, and webhooks change them."""
 
     directory: Path
     installations: Installations
@@ -22,7 +22,7 @@ class PlatformRecords(NamedTuple):
     deployments: Deployments
 
     def complete(self) -> None:
-        """Do what the disk has prevented before. What still fails is reported."""
+        """Complete what failed because of the disk. Further failures are reported."""
         for records in (self.installations, self.projects, self.deployments):
             records.complete()
 

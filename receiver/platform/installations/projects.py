@@ -3,8 +3,8 @@
     DATA/platform/projects/ID.json       name and removal
     DATA/platform/deployments/ID.json    project of a deployment, as webhooks report it
 
-A sender chooses the ids that its spans have. Only the records of deployments decide which users limited to
-projects see the events of a deployment.
+A sender chooses the ids in its spans, so they give no access. Only the records of deployments decide which
+users with limited projects see the events of a deployment.
 
 The receiver deletes no span of a removed project itself. The ledger proves that every span that was received
 is in the table, and a deletion by project would look like a loss. The retention of the store deletes the
@@ -27,9 +27,9 @@ from receiver.platform.installations.records import Deployment, Project
 from receiver.settings import DAY_S
 
 PROJECTS_MAX = 100_000
-"""Number of projects whose names are kept. Names of further projects are not shown."""
+"""Maximum number of projects with a record. Names of further projects are not shown."""
 DEPLOYMENTS_MAX = 20_000
-"""Number of deployments whose projects are kept; the oldest is deleted first."""
+"""Maximum number of deployments with a record; the oldest is deleted first."""
 
 
 class Projects(RecordFiles[Project]):
@@ -58,7 +58,7 @@ class Projects(RecordFiles[Project]):
             return self._change(replace(project, name=name, named_at_s=at_s))
 
     def removed(self, project_id: str, at_s: float) -> bool:
-        """Note that a project was removed. Returns whether the record changed. Raises `OSError`."""
+        """Record that a project was removed. Returns whether the record changed. Raises `OSError`."""
         with self._lock:
             project = self._found(project_id)
             if at_s <= project.removed_at_s:
@@ -113,13 +113,13 @@ class Deployments(RecordFiles[Deployment]):
 
 
 class RemovedProject(msgspec.Struct, frozen=True):
-    """A project that was removed on the platform, as the page and the API show it."""
+    """A project that was removed on the platform, for the page and the API."""
 
     id: str
     name: str
     removed_at_s: float
     due_at_s: float
-    """When its spans are due for deletion, unless they are kept."""
+    """Time at which its spans are due for deletion, unless an operator keeps them."""
     is_kept: bool
     """Whether an operator keeps the spans."""
 
@@ -129,7 +129,7 @@ class RemovedProject(msgspec.Struct, frozen=True):
 
 
 def removed_projects(projects: Iterable[Project], retention_days: int) -> list[RemovedProject]:
-    """Return the removed projects, those that are due first at the beginning."""
+    """Return the removed projects in the order in which they are due."""
     removed = [
         RemovedProject(
             project.id,

@@ -67,7 +67,7 @@ class RecordDirectory:
         """Write a record atomically and durably."""
         self.make()
         path = self.path_of(key)
-        # A name of its own: with a shared one, two processes would rename each other's incomplete drafts.
+        # A unique name: otherwise two processes would rename each other's incomplete drafts.
         draft = path.with_name(f".{path.stem}.{secrets.token_hex(8)}.tmp")
         write_new(self._files, draft, content)
         try:
@@ -101,7 +101,7 @@ class RecordDirectory:
 
 
 class HasId(Protocol):
-    """What each record has."""
+    """Record with an id."""
 
     @property
     def id(self) -> str:

@@ -20,11 +20,11 @@ ENDS: Final[frozenset[State]] = frozenset(("deleted", "removed"))
 DISABLED_S_MAX = 30 * 86_400.0
 """Time after which the platform deletes a disabled installation."""
 CHANGES_MAX = 64
-"""Number of changes of state that a record keeps; the second oldest is forgotten first."""
+"""Maximum number of changes of state in a record; the second oldest is evicted first."""
 TEXT_CHARS_MAX = 256
 """Length to which texts of the platform are cut in a record."""
 SCOPES_MAX = 64
-"""Number of scopes that a record keeps."""
+"""Maximum number of scopes in a record."""
 
 
 def listed_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
@@ -44,12 +44,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     team_id: str = ""
-    """Team on which it is installed; empty: a personal account."""
+    """Team on which it is installed; empty for a personal account."""
     user_id: str = ""
     scopes: tuple[str, ...] | None = None
-    """Scopes that the platform has granted; `None`: it has not listed them."""
+    """Scopes that the platform has granted; `None` if it has not listed them."""
     scopes_at_s: float = 0.0
-    """Time of the confirmation that set them; 0: none was reported."""
+    """Time of the confirmation that set them; 0 if none was reported."""
     installed_at_s: float | None = None
     """`None` for an installation whose removal was reported before it was known."""
     changes: tuple[StateChange, ...] = ()
@@ -64,12 +64,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def since_s(self) -> float:
-        """Return when the present state began."""
+        """Return the time at which the present state began."""
         return self.changes[-1].at_s if self.changes else self.installed_at_s or 0.0
 
     @property
     def deleted_at_s(self) -> float | None:
-        """Return when the platform deletes it; `None` unless it is disabled."""
+        """Return the time at which the platform deletes it; `None` unless it is disabled."""
         return self.since_s + DISABLED_S_MAX if self.state == "disabled" else None
 
     @property
@@ -95,9 +95,9 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     named_at_s: float = 0.0
     """Time of the event that gave the name."""
     removed_at_s: float = 0.0
-    """Time of the last removal; 0: never removed. Its spans may be deleted some time after that."""
+    """Time of the last removal; 0 if it was never removed. Its spans may be deleted some time later."""
     is_revoked: bool = False
-    """Whether an operator wants to keep the spans although the project was removed."""
+    """Whether an operator keeps the spans although the project was removed."""
 
     @property
     def is_removed(self) -> bool:

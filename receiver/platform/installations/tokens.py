@@ -78,7 +78,7 @@ class Tokens:
         raise OperatorError(f"token file '{path}' is damaged; install the integration again")
 
     def kind(self, installation_id: str) -> str:
-        """Return how a token is stored: `plain`, `encrypted` or `damaged`; empty if there is none."""
+        """Return the form of a stored token: `plain`, `encrypted` or `damaged`; empty if there is none."""
         try:
             begin = self._files.read_head(self.path_of(installation_id), len(_ENCRYPTED))
         except FileNotFoundError:
@@ -98,7 +98,7 @@ class Tokens:
     def prepare(self) -> bool:
         """Delete drafts of a crash, make all files private, and encrypt tokens that are not encrypted.
 
-        A file for which that fails is reported, and tried at the next start. Returns whether any is there.
+        Reports a file for which that fails; the next start tries again. Returns whether there is a token.
         """
         if self._files.size_bytes(self.directory) is None:
             return False
@@ -119,9 +119,9 @@ class Tokens:
 
     def _encrypt(self, path: Path) -> None:
         token = self._files.read(path).removeprefix(_PLAIN).decode()
-        # Opened before the rename, after which no name leads to the bytes that are overwritten.
+        # Opened before the rename, after which the bytes to overwrite have no name.
         with opened(self._files, path) as fd:
-            # By the name of the file, which the id has as well.
+            # Bound to the name of the file, which depends on the id only.
             write_durably(path, *self._parts_of(path.name, token), files=self._files)
             self._overwrite(fd, len(_PLAIN) + len(token.encode()))
 

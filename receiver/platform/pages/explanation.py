@@ -1,4 +1,4 @@
-"""Page that explains a trace: first what would be sent to the model, and what that may cost."""
+"""Page that explains a trace: it previews the request to the model and its cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from receiver.platform.explain.toolbox import EVENTS_BEFORE_S, MARGIN_S
 
 
 async def build(view: View) -> Context:
-    """Return the first request about the trace; or which settings are missing."""
+    """Return the preview of the explanation, or the missing settings."""
     trace_id, settings = normalized_trace_id(view.parts["id"]), view.facts.loaded.settings.platform
     context: Context = {"trace_id": trace_id, "missing": missing_settings(settings), "answer": None}
     if context["missing"]:
@@ -70,7 +70,7 @@ class ExplainForm:
         """Return the page with the answer. Raises what `Explainer.explain` raises."""
         context = await build(view)
         events = self._explainer.explain(view.source, view.parts["id"], request[CALLER].name)
-        async with aclosing(events) as found:
-            answer = [event async for event in found]
+        async with aclosing(events) as open_events:
+            answer = [event async for event in open_events]
         struck = any(event.stated and event.stated.is_refuted for event in answer)
         return {**context, "answer": answer, "struck": struck}

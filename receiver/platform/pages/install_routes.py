@@ -1,8 +1,8 @@
 """Routes that install the platform's integration: to the platform, and back with a code.
 
-The platform leads back by GET, which changes data here. The session cookie is not sent with a link of another
-site, and the login repeats the link with it; so what proves that the user began the installation is the
-signed state, and nothing else of the URL is trusted.
+The platform redirects back by GET, which changes data here. The browser does not send the session cookie with
+a link of another site, so the login repeats the request with it. The signed state proves that the user began
+the installation; nothing else of the URL is trusted.
 
 Never: sends the token, or a part of the URL other than a checked link, to the browser.
 """
@@ -49,13 +49,13 @@ class InstallRoutes:
         )
 
     async def _begin(self, request: web.Request) -> web.Response:
-        """Lead to the platform, with a new state."""
+        """Redirect to the platform with a new state."""
         platform = self._platform()
         state = request.app[ACCESS].new_state(request[CALLER], platform.redirect_url)
         return go_to(install_link(platform, state))
 
     async def _complete(self, request: web.Request) -> web.Response:
-        """Exchange the code, and lead to the page: its URL has neither the code nor the state."""
+        """Exchange the code, and redirect to the page, whose URL has neither the code nor the state."""
         platform, query = self._platform(), request.query
         _require_no_error(query.get("error", ""))
         state = query.get("state", "")
@@ -74,7 +74,7 @@ class InstallRoutes:
 
 
 def install_link(platform: Platform, state: str) -> str:
-    """Return the address of the platform at which the user confirms the installation."""
+    """Return the URL of the platform at which the user confirms the installation."""
     parts = urlsplit(platform.install_url)
     query = [*parse_qsl(parts.query), ("redirect_uri", platform.redirect_url), ("state", state)]
     return urlunsplit(parts._replace(query=urlencode(query)))
@@ -101,5 +101,5 @@ def code_of(query: Mapping[str, str]) -> str:
 
 
 def link_of(text: str) -> str:
-    """Return an address that the platform asks to continue at, if a page may show it as a link."""
+    """Return the URL at which the platform continues, if a page may show it as a link; otherwise empty."""
     return text if len(text) <= PARAMETER_CHARS_MAX and _NEXT.fullmatch(text) else ""

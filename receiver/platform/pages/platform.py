@@ -1,4 +1,4 @@
-"""Page of the platform: its installations, what each may do, and what an operator must do about it."""
+"""Page of the platform: its installations, their features, and the actions of an operator."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Feature(NamedTuple):
-    """A feature of the receiver, as far as an installation allows it."""
+    """A feature of the receiver, and whether an installation allows it."""
 
     name: str
     needed: tuple[str, ...]
     level: str
-    """`verified`, `warning` or `error`: the look of the text."""
+    """CSS class of the text: `verified`, `warning` or `error`."""
     text: str
     action: str = ""
-    """What unblocks it; empty if nothing is blocked."""
+    """Action that unblocks it; empty if it is allowed."""
 
 
 class Shown(NamedTuple):
-    """An installation as the page shows it."""
+    """An installation for the page."""
 
     record: Installation
     entry: InstallationEntry
@@ -52,7 +52,7 @@ class Shown(NamedTuple):
     token: str
     """State of the token in words."""
     problem: str
-    """Why the token cannot be used; empty if it can."""
+    """Reason why the token cannot be used; empty if it can."""
     features: list[Feature]
 
 
@@ -91,7 +91,7 @@ def _shown(installations: Installations, record: Installation, now_s: float) -> 
 
 
 def token_problem(installations: Installations, record: Installation) -> str:
-    """Return why the token of an installation cannot be used; empty if it can. Blocks."""
+    """Return the reason why the token of an installation cannot be used; empty if it can. Blocks."""
     if record.is_ended:
         return ""
     try:

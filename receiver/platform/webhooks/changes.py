@@ -3,8 +3,8 @@
 Invariant: a webhook's change is durable before the note about it, and the note before its file is deleted. A
     crash in between repeats the change, which then changes nothing. The records decide by the time of
     creation, so that webhooks may be applied in any order and more than once.
-The form of a payload is not stated by the platform: several spellings are understood, and a payload that
-names no object is kept as unknown.
+The platform does not state the form of a payload: several spellings are accepted, and the note about a
+payload without an object has the outcome unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PROJECT_NAME = ("project.name", "projectName", "name")
 _DEPLOYMENT_ID = ("deployment.id", "deploymentId", "deployment")
 _PROJECT_OF_DEPLOYMENT = ("project.id", "projectId", "project", "deployment.projectId")
 _DEPLOYMENT_TYPES = "deployment."
-"""Beginning of the types of webhooks about deployments. The platform does not state which there are."""
+"""Beginning of the types of webhooks about deployments. The platform does not list these types."""
 _INSTALLATION_ID = ("configuration.id", "configurationId", "configuration", "installationId", "id")
 _SCOPES = ("configuration.scopes", "scopes")
 _INSTALLATION_PREFIX = "icfg_"
@@ -38,7 +38,7 @@ _INSTALLATION_PREFIX = "icfg_"
 
 
 class Applier:
-    """The webhooks of one inbox, and what became of them."""
+    """Applies the webhooks of one inbox, and counts the outcomes."""
 
     def __init__(self, inbox: Inbox, records: PlatformRecords, now_s: Callable[[], float]) -> None:
         self._inbox = inbox
@@ -54,7 +54,7 @@ class Applier:
         for webhook in self._inbox.waiting():
             try:
                 self.outcomes[self._apply(webhook)] += 1
-            # The others may concern records that can be written.
+            # Other webhooks may change records that can be written.
             except OSError as error:
                 failed_count += 1
                 limited.error(
@@ -65,7 +65,7 @@ class Applier:
         self.waiting_count = failed_count + self._inbox.unreadable_count
 
     def forget_old(self, remembered_s: float) -> None:
-        """Forget webhooks that were received longer ago than this, and delete drafts of killed processes."""
+        """Delete notes about webhooks received longer ago than this, and drafts of killed processes."""
         self._inbox.tidy()
         self._inbox.forget(int((self._now_s() - remembered_s) * 1_000))
 
@@ -152,7 +152,7 @@ _CHANGE_OF: dict[str, _Change] = {
 
 
 def _installation_id(payload: Mapping[str, object]) -> str:
-    """Return the id of an installation, wherever the payload has it; empty if it has none or several."""
+    """Return the id of an installation in any field of the payload; empty if it has none or several."""
     named = [value for path in _INSTALLATION_ID if _is_installation_id(value := _at(payload, path))]
     found = {str(value) for value in named[:1]} or set(_installation_ids_in(payload))
     return found.pop() if len(found) == 1 else ""

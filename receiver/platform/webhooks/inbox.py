@@ -1,10 +1,10 @@
-"""Inbox: the files of webhooks between their receipt and the day on which they are forgotten.
+"""Inbox: files of webhooks, from their receipt until they expire.
 
     DATA/webhooks/<key>.json            a webhook that is acknowledged and not yet applied
-    DATA/webhooks/applied/<key>.json    a note about an applied webhook, by which a retry is recognised
+    DATA/webhooks/applied/<key>.json    a note about an applied webhook, by which a retry is recognized
 
 Invariant: when `keep` returns, the webhook or the note about it survives a power failure. A webhook's file is
-    deleted only after its note is durable, so that at every moment one of both exists until it is forgotten.
+    deleted only after its note is durable, so that one of both exists until the note expires.
 Several intakes may keep the same webhook at once; only the store process notes and forgets.
 """
 
@@ -28,11 +28,11 @@ from receiver.sizes import size_text
 DAMAGED_SUFFIX = ".damaged"
 NOTES_MAX = 20_000
 NOTES_BYTES_MAX = 64 * MIB
-"""Limits on the notes together. Above them the oldest are forgotten early, and a retry is applied again."""
+"""Limits of all notes. Above them the oldest are deleted early, and a retry is applied again."""
 FREE_PART = 16
-"""Part of the free space (1/16) that an intake uses before it counts the waiting webhooks again.
+"""Fraction (1/16) of the free space that an intake uses before it counts the waiting webhooks again.
 
-Other intakes use it too, so each of them may exceed a limit by this part.
+Each further intake may therefore exceed a limit by this fraction.
 """
 NO_BODY = msgspec.Raw(b"null")
 
@@ -46,9 +46,9 @@ class Note(msgspec.Struct, frozen=True):
     received_at_ms: int
     applied_at_ms: int
     outcome: str
-    """What it changed, or why it changed nothing."""
+    """Effect of the webhook, or the reason why it had none."""
     body: msgspec.Raw = NO_BODY
-    """The document of a webhook that was not understood; nothing else has its content."""
+    """The document of an unknown webhook, which has no other copy."""
 
 
 class Inbox:
@@ -71,7 +71,7 @@ class Inbox:
 
         Raises `InboxFull` or `OSError`; then it must not be acknowledged.
         """
-        # Each by itself, so that both are private.
+        # Each directory is created, so that both are private.
         for directory in (self._waiting, self._applied):
             directory.make()
         key = webhook.key
@@ -155,11 +155,11 @@ class Inbox:
 
     def discard(self, webhook: Webhook) -> None:
         """Delete the file of an applied webhook."""
-        # Not synced: a file that comes back after a power failure has a note.
+        # Not synced: a file that a power failure restores has a note.
         self._waiting.delete(webhook.key)
 
     def notes(self) -> list[Note]:
-        """Return all notes, newest receipt first. Unreadable ones are left out."""
+        """Return all readable notes, newest receipt first."""
         notes = [note for _, note, _ in self._read_notes() if note is not None]
         return sorted(notes, key=lambda note: note.received_at_ms, reverse=True)
 
@@ -168,9 +168,9 @@ class Inbox:
 
         Returns their number.
         """
-        # A note that cannot be read recognises its webhook only by its name; it is the first to be deleted.
+        # A damaged note identifies its webhook by its name only; it is the first to be deleted.
         oldest_first = sorted(
-            self._read_notes(), key=lambda found: found[1].received_at_ms if found[1] else 0
+            self._read_notes(), key=lambda entry: entry[1].received_at_ms if entry[1] else 0
         )
         left, left_bytes = len(oldest_first), sum(size_bytes for _, _, size_bytes in oldest_first)
         forgotten = 0
@@ -195,7 +195,7 @@ class Inbox:
 
     def _read_notes(self) -> Iterator[tuple[str, Note | None, int]]:
         for key in self._applied.all_keys():
-            # Without its content, the file still recognises its webhook by its name.
+            # The name of a damaged file still identifies its webhook.
             with reported("note about a webhook cannot be read", self._applied.path_of(key)):
                 content = self._applied.read(key)
                 note = None

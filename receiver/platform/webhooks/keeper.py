@@ -1,8 +1,7 @@
 """Webhooks at the intake: a verified body is written to the inbox before it is acknowledged.
 
-Invariant: the event loop never waits for the disk, and an answer never waits longer than its deadline. A body
-    that cannot be written in time is freed: while the disk is slow, it takes no memory, and no time of those
-    that can still be answered.
+Invariant: the event loop never waits for the disk, and a response never waits longer than its deadline. A
+    body that cannot be written in time is freed, so that it uses neither memory nor the time of later bodies.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class WebhookKeeper:
         Raises `MalformedBody`, or `Unavailable` if it is not on disk: then the platform sends it again.
         """
         bodies = [raw]
-        # The second half of the time is for the write. Without it, a queue that is longer than the deadline
-        # would be full of webhooks that are written too late, and none would be acknowledged.
+        # The second half of the time is for the write. Otherwise, with a queue longer than the deadline,
+        # every webhook would be written too late and none acknowledged.
         freed = asyncio.get_running_loop().call_later(deadline_s / 2, bodies.clear)
         try:
             await asyncio.wait_for(self._thread.submit(self._keep, limits, bodies), deadline_s)
@@ -63,6 +62,6 @@ class WebhookKeeper:
         try:
             self._inbox.keep(parse(raw, self._now_ns() // NS_PER_MS), limits)
         except OSError as error:
-            # The cause names a path of this machine, which the platform need not know.
+            # Without the cause, which has a path of this machine.
             limited.error("webhook", "webhook cannot be written", error=place_and_reason(error))
             raise DiskTrouble("the webhook cannot be written to disk; retry later") from error

@@ -20,12 +20,12 @@ ID_CHARS_MAX = 256
 TYPE_CHARS_MAX = 128
 """Length to which a type is cut: no known type is longer."""
 FUTURE_MS_MAX = 86_400_000
-"""Time by which a webhook may be created after its receipt. A later time is a fault of a clock.
+"""Maximum time between the receipt of a webhook and a later time of creation, which a wrong clock causes.
 
-It is ignored, because such a webhook would win over every later one about the same object.
+A time beyond it is ignored, because such a webhook would override every later one about the same object.
 """
 SECONDS_MAX = 1e11
-"""Numbers below are seconds since 1970, others milliseconds: 1e11 ms are in 1973, 1e11 s in the year 5138."""
+"""Smaller numbers are seconds since 1970, larger ones milliseconds: 1e11 ms is in 1973, 1e11 s in 5138."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def _created_at_ms(value: object, received_at_ms: int) -> int:
 
 
 def _milliseconds(value: object) -> float:
-    """Return a time of an unstated form in milliseconds since 1970; 0 if it is none."""
+    """Return a time of any form in milliseconds since 1970; 0 if it is no time."""
     if isinstance(value, str):
         try:
             instant = datetime.fromisoformat(value)

@@ -209,7 +209,7 @@ def _api(options: Options) -> Query:
     settings = loaded_with(options["config"], options["data"]).settings
     url, token, token_from = options["api"], "", TOKEN_FROM
     if url:
-        token_from = "--api-token-file FILE"  # noqa: S105 - a place
+        token_from = "--api-token-file FILE"  # noqa: S105 - the name of an option
         token = (
             read_secret(options["api_token_file"], "--api-token-file") if options["api_token_file"] else ""
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -11,10 +11,12 @@ from aiohttp import web
 
 from receiver.http.origin import OriginCheck
 from trace_drain_testing.emulator import api, control, control_page, drains_control
+from trace_drain_testing.emulator.deployments import EVENTS_MAX
+from trace_drain_testing.emulator.drains_traffic import Traffic
 from trace_drain_testing.emulator.gateway import gateway
 from trace_drain_testing.emulator.platform import Platform
 from trace_drain_testing.shop import shop
-from trace_drain_testing.shop.shop_platform import ShopPlatform
+from trace_drain_testing.shop.shop_events import Event
 
 API, GATEWAY, CONTROL = "/platform", "/gateway", "/control"
 """Path of each part."""
@@ -51,6 +53,47 @@ def facts_of(platform: Platform, url: str) -> Facts:
     )
 
 
+class EmulatedShopPlatform:
+    """Implements `shop.ShopPlatform` with the emulated platform."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    def add_project(self, project: str, name: str) -> None:
+        """Add a project, unless an earlier shop has added it."""
+        if project not in self._platform.projects:
+            self._platform.add_project(project, name)
+
+    def add_deployment(self, deployment: str, project: str, url: str) -> None:
+        """Add a deployment, unless an earlier shop has added it."""
+        if deployment not in self._platform.deployments:
+            self._platform.add_deployment(deployment, project, url)
+
+    def add_events(self, deployment: str, events: Sequence[Event]) -> None:
+        """Add events. The last event with a state sets the state of the deployment."""
+        emulated = self._platform.deployment(deployment)
+        if len(emulated.events) + len(events) > EVENTS_MAX:
+            # A shop that runs for days continues without events.
+            return
+        emulated.add(events, self._platform.clock.now_ms())
+        for event in events:
+            if event["type"] == "deployment-state":
+                emulated.state = event["payload"]["info"]["readyState"]
+        emulated.changed.notify()
+
+    async def forward(self, traffic: Traffic) -> None:
+        """Send spans to the drains."""
+        await self._platform.drains.forward(traffic)
+
+    def now_s(self) -> float:
+        """Return the platform's time."""
+        return self._platform.clock.now_s()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait by the platform's clock."""
+        await self._platform.clock.sleep(seconds)
+
+
 def application(platform: Platform) -> web.Application:
     """Return the application."""
 
@@ -59,7 +102,7 @@ def application(platform: Platform) -> web.Application:
 
     check = OriginCheck("emulator", (), allows_short_names=True)
     made = web.Application(middlewares=[check.middleware], client_max_size=gateway.REQUEST_BYTES_MAX)
-    shop_runner = shop.ShopRunner(ShopPlatform(platform))
+    shop_runner = shop.ShopRunner(EmulatedShopPlatform(platform))
     made.add_routes(
         [
             web.get("/", to_control_page),

@@ -13,12 +13,13 @@ from aiohttp import web
 
 from trace_drain_testing.emulator import control_requests as bodies
 from trace_drain_testing.emulator.control_requests import is_form, read_body
-from trace_drain_testing.emulator.installations import Installation, parse_scopes
+from trace_drain_testing.emulator.installations import EmulatedInstallations, Installation, parse_scopes
 from trace_drain_testing.emulator.platform import Platform
 from trace_drain_testing.emulator.refusals import Refusal, bad_request, not_found, response_of
 
 Change = Callable[[Platform, web.Request], Awaitable[Any]]
 """A handler that changes the platform. Returns the document of the response."""
+Action = Callable[[Platform, web.Request, Installation], Awaitable[None]]
 
 
 def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
@@ -126,14 +127,19 @@ async def _set_state(platform: Platform, request: web.Request) -> dict[str, Any]
 
 async def _install(platform: Platform, request: web.Request) -> dict[str, Any]:
     body = await read_body(request, bodies.NewInstallation)
+    made, redirect = _installed(platform, body)
+    return {"id": made.id, "code": made.code.text, "redirect": redirect}
+
+
+def _installed(platform: Platform, body: bodies.NewInstallation) -> tuple[Installation, str]:
+    """Install the integration. Return the installation, and the URL to which the browser is redirected."""
     made = platform.install(
         is_team=body.team,
         scopes=body.scopes,
         redirect_uri=body.redirect_uri,
         webhook_url=body.webhook_url,
     )
-    redirect = platform.redirect_of(made, body.state, body.next)
-    return {"id": made.id, "code": made.code.text, "redirect": redirect}
+    return made, platform.redirect_of(made, body.state, body.next)
 
 
 async def _install_in_browser(platform: Platform, request: web.Request) -> None:
@@ -145,13 +151,8 @@ async def _install_in_browser(platform: Platform, request: web.Request) -> None:
         body = msgspec.convert(fields, bodies.NewInstallation, strict=False)
     except msgspec.ValidationError as problem:
         raise bad_request(f"a parameter is not valid: {problem}") from None
-    made = platform.install(
-        is_team=body.team,
-        scopes=body.scopes,
-        redirect_uri=body.redirect_uri,
-        webhook_url=body.webhook_url,
-    )
-    raise web.HTTPFound(platform.redirect_of(made, body.state, body.next))
+    _, redirect = _installed(platform, body)
+    raise web.HTTPFound(redirect)
 
 
 async def _act_on_installation(platform: Platform, request: web.Request) -> dict[str, Any]:
@@ -163,19 +164,14 @@ async def _act_on_installation(platform: Platform, request: web.Request) -> dict
     return installation.summary()
 
 
-async def _disable(platform: Platform, request: web.Request, installation: Installation) -> None:
-    await read_body(request, bodies.Nothing)
-    platform.installations.disable(installation)
+def _without_body(change: Callable[[EmulatedInstallations, Installation], None]) -> Action:
+    """Return an action without parameters."""
 
+    async def act(platform: Platform, request: web.Request, installation: Installation) -> None:
+        await read_body(request, bodies.Nothing)
+        change(platform.installations, installation)
 
-async def _transfer(platform: Platform, request: web.Request, installation: Installation) -> None:
-    await read_body(request, bodies.Nothing)
-    platform.installations.transfer(installation)
-
-
-async def _remove(platform: Platform, request: web.Request, installation: Installation) -> None:
-    await read_body(request, bodies.Nothing)
-    platform.installations.remove(installation)
+    return act
 
 
 async def _request_scopes(platform: Platform, request: web.Request, installation: Installation) -> None:
@@ -214,9 +210,9 @@ async def _send_webhook(platform: Platform, request: web.Request) -> dict[str, A
 
 
 _ACTIONS = {
-    "disable": _disable,
-    "transfer": _transfer,
-    "remove": _remove,
+    "disable": _without_body(EmulatedInstallations.disable),
+    "transfer": _without_body(EmulatedInstallations.transfer),
+    "remove": _without_body(EmulatedInstallations.remove),
     "request-scopes": _request_scopes,
     "confirm-scopes": _confirm_scopes,
 }

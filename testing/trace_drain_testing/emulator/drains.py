@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import itertools
 import math
 import re
@@ -15,7 +13,6 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from receiver.backoff import backoff_s
@@ -27,6 +24,7 @@ from trace_drain_testing.emulator.drains_traffic import (
     encoded,
     forwarded,
 )
+from trace_drain_testing.emulator.posts import Poster, signature_of
 from trace_drain_testing.load.traffic import Resource, Span, Value
 from trace_drain_testing.load.wire import ENCODINGS
 
@@ -36,7 +34,6 @@ FAILED_RATIO_MAX = 0.8
 DELIVERIES_MIN = 10
 """Minimum number of deliveries in the last hour for a ratio: two failures prove nothing."""
 BUDGET_S = 3_600
-TIMEOUT_S = 10.0
 RETRIES_MAX = 10
 RETRY_FIRST_S = 1.0
 """Pause before the first retry. Doubled before each further retry."""
@@ -72,11 +69,8 @@ class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if not parts.hostname or (parts.scheme, parts.hostname in LOOPBACK) not in {
-            ("https", True),
-            ("https", False),
-            ("http", True),
-        }:
+        schemes = {"https", "http"} if parts.hostname in LOOPBACK else {"https"}
+        if not parts.hostname or parts.scheme not in schemes:
             raise ValueError("`url` is not https (http is accepted for this machine)")
         if self.rules and self.rate is not None:
             raise ValueError("`rate` and `rules` exclude each other")
@@ -148,7 +142,7 @@ class Drains:
     drains: dict[str, Drain] = field(default_factory=dict)
     notices: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=NOTICES_MAX))
     """Notices to the owners, the newest last."""
-    _session: aiohttp.ClientSession | None = None
+    _poster: Poster = field(default_factory=Poster)
     _retries: set[asyncio.Task[None]] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -180,8 +174,7 @@ class Drains:
         for retry in self._retries:
             retry.cancel()
         await asyncio.gather(*self._retries, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
+        await self._poster.close()
 
     async def _forward(self, drain: Drain, traffic: Traffic) -> None:
         resources = forwarded(traffic, drain.config.ordered_rules, self.seed + drain.id)
@@ -235,20 +228,11 @@ class Drains:
         headers = {**config.headers, "Content-Type": encoding.content_type, "User-Agent": "platform-drain"}
         if config.secret:
             headers[config.signature_header] = self._signature(config.secret, body)
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S), trust_env=True)
-        try:
-            async with self._session.post(
-                config.url, data=body, headers=headers, allow_redirects=False
-            ) as answer:
-                await answer.read()
-                return answer.status
-        except (aiohttp.ClientError, TimeoutError):
-            return None
+        return await self._poster.post(config.url, body, headers)
 
     def _signature(self, secret: str, body: bytes) -> str:
         key = secret + "?" if self.take_fault("drain-wrong-signature") else secret
-        return hmac.new(key.encode(), body, hashlib.sha1).hexdigest()
+        return signature_of(key, body)
 
 
 def _test_traffic(now_ns: int) -> Traffic:

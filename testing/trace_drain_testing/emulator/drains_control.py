@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from http import HTTPStatus
-
 import msgspec
 from aiohttp import web
 
 from trace_drain_testing.emulator.drains import DRAINS_MAX, Drain, DrainRequest, Drains
+from trace_drain_testing.emulator.refusals import bad_request, conflict, not_found, response_of
 
 
 def routes(drains: Drains, control: str) -> list[web.RouteDef]:
@@ -18,9 +16,9 @@ def routes(drains: Drains, control: str) -> list[web.RouteDef]:
         try:
             config = msgspec.json.decode(await request.read(), type=DrainRequest)
         except msgspec.DecodeError as problem:
-            return _error(HTTPStatus.BAD_REQUEST, str(problem))
+            return response_of(bad_request(str(problem)), "object")
         if len(drains.drains) >= DRAINS_MAX:
-            return _error(HTTPStatus.CONFLICT, f"{DRAINS_MAX} drains exist; delete one first")
+            return response_of(conflict(f"{DRAINS_MAX} drains exist; delete one first"), "object")
         drain, status = await drains.add(config)
         return web.json_response({**drain.summary(), "test_status": status})
 
@@ -53,9 +51,5 @@ def _drain(drains: Drains, request: web.Request) -> Drain:
     try:
         return drains.drains[request.match_info["id"]]
     except KeyError as error:
-        body = json.dumps({"error": {"code": "not_found", "message": "no such drain"}})
+        body = response_of(not_found("drain"), "object").text
         raise web.HTTPNotFound(text=body, content_type="application/json") from error
-
-
-def _error(status: HTTPStatus, message: str) -> web.Response:
-    return web.json_response({"error": {"code": status.name.lower(), "message": message}}, status=status)

@@ -1,4 +1,4 @@
-"""Spans on their way into a drain: attributes that the platform adds, filtering, sampling and encoding."""
+"""Spans for a drain: attributes that the platform adds, filtering, sampling and encoding."""
 
 from __future__ import annotations
 

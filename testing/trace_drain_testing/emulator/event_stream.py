@@ -91,7 +91,7 @@ async def follow(
     while True:
         new, position = deployment.events[position:], len(deployment.events)
         await stream.send(event for event in new if query.selects(event))
-        # A revoked token or a disabled installation ends the stream, as it refuses new requests.
+        # A revoked token or a disabled installation ends the stream, as new requests are refused.
         if platform.is_stopping or installation.state != "active":
             break
         if position < len(deployment.events):

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from trace_drain_testing.emulator.clock import Clock
 from trace_drain_testing.emulator.ids import Ids
-from trace_drain_testing.emulator.refusals import Refusal, bad_request, forbidden, not_found
+from trace_drain_testing.emulator.refusals import Refusal, bad_request, conflict, forbidden, not_found
 
 SCOPES = (
     *("integration-configuration", "deployment", "deployment-check", "edge-config", "project"),
@@ -55,7 +55,7 @@ def scope_texts(levels: Levels) -> list[str]:
 
 @dataclass(slots=True)
 class Code:
-    """Authorization code, which is exchanged for a token."""
+    """Authorization code, to be exchanged for a token."""
 
     text: str
     redirect_uri: str
@@ -201,7 +201,7 @@ class EmulatedInstallations:
         """Transfer the ownership of the integration, which ends the disabled state."""
         _require_state(installation, "disabled")
         if not self.allows_return():
-            raise Refusal(HTTPStatus.CONFLICT, "conflict", "P42: nothing ends the disabled state now")
+            raise conflict("P42: nothing ends the disabled state now")
         installation.state = "active"
         installation.disabled_at_s = None
 
@@ -274,6 +274,4 @@ def invalid_grant(message: str) -> Refusal:
 def _require_state(installation: Installation, *states: State) -> None:
     if installation.state not in states:
         expected = " or ".join(states)
-        raise Refusal(
-            HTTPStatus.CONFLICT, "conflict", f"the installation is {installation.state}; expected {expected}"
-        )
+        raise conflict(f"the installation is {installation.state}; expected {expected}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -22,7 +21,7 @@ from trace_drain_testing.emulator.installations import (
     Installation,
     parse_scopes,
 )
-from trace_drain_testing.emulator.refusals import Refusal, bad_request, not_found
+from trace_drain_testing.emulator.refusals import bad_request, conflict, not_found
 from trace_drain_testing.emulator.switches import Faults, Unstated
 from trace_drain_testing.emulator.webhooks import Webhooks
 
@@ -101,7 +100,7 @@ class Platform:
     ) -> Installation:
         """Install the integration on the team, or on an account."""
         if len(self.installations.by_id) >= OBJECTS_MAX:
-            raise Refusal(HTTPStatus.CONFLICT, "conflict", f"there are {OBJECTS_MAX} installations")
+            raise conflict(f"there are {OBJECTS_MAX} installations")
         for name, url in (("redirect_uri", redirect_uri), ("webhook_url", webhook_url)):
             if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
                 raise bad_request(f"{name} is not valid; expected an http or https URL")
@@ -157,7 +156,7 @@ class Platform:
         made_id = self._new_id(deployment_id, "dpl_", self.deployments)
         host = url or f"{made_id.removeprefix('dpl_').lower()}.{self.team_slug}.example"
         if any(each.url == host for each in self.deployments.values()):
-            raise Refusal(HTTPStatus.CONFLICT, "conflict", "another deployment has this url")
+            raise conflict("another deployment has this url")
         made = Deployment(made_id, project_id, host, "QUEUED", self.clock.now_ms())
         self.deployments[made.id] = made
         return made
@@ -214,9 +213,9 @@ class Platform:
 
     def _new_id(self, object_id: str, prefix: Literal["prj_", "dpl_"], objects: Mapping[str, object]) -> str:
         if len(objects) >= OBJECTS_MAX:
-            raise Refusal(HTTPStatus.CONFLICT, "conflict", f"{OBJECTS_MAX} objects exist; delete one first")
+            raise conflict(f"{OBJECTS_MAX} objects exist; delete one first")
         if object_id in objects:
-            raise Refusal(HTTPStatus.CONFLICT, "conflict", "the id is taken")
+            raise conflict("the id is taken")
         if object_id and not (_ID.fullmatch(object_id) and object_id.startswith(prefix)):
             raise bad_request(f"id is not valid; expected {prefix} and letters or digits")
         self.ids.reserve(object_id)

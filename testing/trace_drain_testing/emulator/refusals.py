@@ -35,6 +35,11 @@ def forbidden(message: str) -> Refusal:
     return Refusal(HTTPStatus.FORBIDDEN, "forbidden", message)
 
 
+def conflict(message: str) -> Refusal:
+    """Return the error for a change that the present state does not allow."""
+    return Refusal(HTTPStatus.CONFLICT, "conflict", message)
+
+
 def response_of(refusal: Refusal, shape: str) -> web.Response:
     """Return the response in a shape of P6."""
     code, message = refusal.code, str(refusal)

@@ -7,20 +7,18 @@ webhooks wait until it is active again, or until their 24 hours are over.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
-import aiohttp
 import msgspec
 
 from trace_drain_testing.emulator.clock import Clock, Signal
 from trace_drain_testing.emulator.ids import Ids
 from trace_drain_testing.emulator.installations import Installation
+from trace_drain_testing.emulator.posts import Poster, signature_of
 from trace_drain_testing.emulator.switches import Faults, Unstated
 
 TYPES: Final = (
@@ -35,7 +33,6 @@ RETRY_S_FIRST = 10.0
 RETRY_S_MAX = 3_600.0
 LATE_S = 3_600.0
 """Delay of a webhook that a fault delays."""
-TIMEOUT_S = 10.0
 KEPT_MAX = 10_000
 """Maximum number of webhooks in memory. At the limit, the older half of the waiting webhooks is dropped."""
 CONCURRENT_MAX = 8
@@ -97,7 +94,7 @@ class Webhooks:
     sent: list[OutgoingWebhook] = field(default_factory=list)
     _added: Signal = field(default_factory=Signal)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _session: aiohttp.ClientSession | None = None
+    _poster: Poster = field(default_factory=Poster)
 
     def add(
         self, kind: str, payload: Mapping[str, object], url: str, installation: Installation | None
@@ -152,8 +149,7 @@ class Webhooks:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._poster.close()
 
     def _is_due(self, webhook: OutgoingWebhook) -> bool:
         if webhook.outcome != "waiting":
@@ -183,24 +179,13 @@ class Webhooks:
             "Content-Type": "application/json",
             self.unstated.shape_of("P51-header"): self._signature(webhook.body),
         }
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S), trust_env=True)
-        try:
-            async with self._session.post(
-                webhook.url, data=webhook.body, headers=headers, allow_redirects=False
-            ) as answer:
-                await answer.read()
-                return answer.status
-        except (aiohttp.ClientError, TimeoutError, ValueError):
-            return None
+        return await self._poster.post(webhook.url, webhook.body, headers)
 
     def _signature(self, body: bytes) -> str:
         if self.faults.take("webhook-rotated-secret"):
             self.secret = self.ids.new("whsec_")
-        key = self.secret
-        if self.faults.take("webhook-wrong-signature"):
-            key = f"{key}, but wrong"
-        return hmac.new(key.encode(), body, hashlib.sha1).hexdigest()
+        is_wrong = self.faults.take("webhook-wrong-signature")
+        return signature_of(f"{self.secret}, but wrong" if is_wrong else self.secret, body)
 
     def _evict(self) -> None:
         if len(self.sent) >= KEPT_MAX:

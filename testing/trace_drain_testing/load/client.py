@@ -26,7 +26,7 @@ EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected h
 
 
 def failure_text(reason: OSError) -> str:
-    """Return why the connection failed."""
+    """Return the reason why the connection failed."""
     match reason:
         case TimeoutError():
             return "time-out"
@@ -39,7 +39,7 @@ def failure_text(reason: OSError) -> str:
 
 
 def permanent_error(reason: OSError) -> str:
-    """Return what must change before a connection can succeed; empty: a retry may succeed."""
+    """Return the change without which no connection can succeed; empty if a retry may succeed."""
     match reason:
         case ssl.SSLCertVerificationError():
             why = reason.verify_message.rstrip(".")

@@ -26,9 +26,9 @@ class LoadPlan:
 
     connections: int = 8
     duration_s: float | None = 10.0
-    """Time after which no new request is sent. `None`: until all requests are sent."""
+    """Time after which no new request is sent; `None` for no limit."""
     requests_per_s: float | None = None
-    """Rate of an open loop. `None`: a closed loop, in which each client sends after each response."""
+    """Rate of an open loop; `None` for a closed loop, in which each client sends after each response."""
 
 
 @dataclass

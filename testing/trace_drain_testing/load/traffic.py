@@ -71,7 +71,7 @@ class Span(NamedTuple):
     message: str = ""
     """Message of the status."""
     trace_start: bytes = b""
-    """Start of the trace id. Empty: all traces of a request have the same, which the request sets."""
+    """Start of the trace id. If it is empty, the request sets one start for all of its traces."""
 
 
 class Resource(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from random import Random
 from typing import Annotated, Any, Protocol
 
@@ -16,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from trace_drain_testing.emulator.drains_traffic import Traffic
+from trace_drain_testing.emulator.refusals import bad_request, conflict, response_of
 from trace_drain_testing.shop.shop_events import HOST, Event, EventWriter
 from trace_drain_testing.shop.shop_traffic import (
     BACKEND_PROJECT,
@@ -198,9 +198,9 @@ def routes(runner: ShopRunner, control: str) -> list[web.RouteDef]:
         try:
             parameters = msgspec.json.decode(await request.read() or b"{}", type=ShopRequest)
         except msgspec.DecodeError as problem:
-            return _error(HTTPStatus.BAD_REQUEST, str(problem))
+            return response_of(bad_request(str(problem)), "object")
         if runner.shop is not None:
-            return _error(HTTPStatus.CONFLICT, "the shop runs already; DELETE stops it")
+            return response_of(conflict("the shop runs already; DELETE stops it"), "object")
         runner.start(parameters)
         return web.json_response(runner.summary())
 
@@ -213,7 +213,3 @@ def routes(runner: ShopRunner, control: str) -> list[web.RouteDef]:
 
     path = f"{control}/shop"
     return [web.post(path, start), web.get(path, show), web.delete(path, stop)]
-
-
-def _error(status: HTTPStatus, message: str) -> web.Response:
-    return web.json_response({"error": {"code": status.name.lower(), "message": message}}, status=status)

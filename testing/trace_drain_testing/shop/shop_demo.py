@@ -216,15 +216,15 @@ def _started(name: str, arguments: Sequence[str], directory: Path) -> Iterator[P
             process.wait()
 
 
-def _until(what: str, ask: Callable[[], T | None], *programs: Program) -> T:
+def _until(what: str, read: Callable[[], T | None], *programs: Program) -> T:
     """Poll until a result is available. A program that does not respond yet has no result."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         for program in programs:
             program.require()
         with suppress(OSError, ValueError, LookupError):
-            if (answer := ask()) is not None:
-                return answer
+            if (result := read()) is not None:
+                return result
         time.sleep(POLL_S)
     raise DemoFailed(f"{what} is not ready after {START_S:.0f} s; see {programs[0].log.parent}")
 

@@ -218,7 +218,7 @@ def _call(writer: _Writer, parent: bytes, service: str, name: str, *, statements
 
 
 def _apply_coupons(writer: _Writer, parent: bytes, *, is_worse: bool) -> str:
-    """Add the operation that is slow in the worse release. Return why it failed."""
+    """Add the operation that is slow in the worse release. Return its error; empty if it succeeded."""
     begun_ns, dice = writer.now_ns, writer.dice
     writer.wait_ms(COUPONS_WORSE_MS if is_worse else COUPONS_MS)
     has_failed = dice.random() < (FAILED_WORSE_SHARE if is_worse else FAILED_SHARE)

@@ -1,4 +1,4 @@
-"""The client against the emulator: with every shape that the specification leaves open, and every fault."""
+"""The client of the API against the emulator: with every shape of an answer, and every fault."""
 
 from __future__ import annotations
 
@@ -10,32 +10,17 @@ from pathlib import Path
 import pytest
 
 from receiver.platform.client import errors
-from receiver.platform.client.chat import (
-    Assembly,
-    ChatRequest,
-    Completion,
-    Function,
-    ImagePart,
-    Message,
-    TextPart,
-    Tool,
-    image_part,
-)
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.event import Event
 from receiver.platform.client.events import EventQuery, events, follow
-from receiver.platform.client.gateway import Gateway
 from receiver.platform.client.microfrontends import update_group
 from receiver.platform.client.oauth import exchange
 from tests.support.cases import each_case
 from tests.support.emulator import REDIRECT_URI, RunningEmulator, emulator
 from tests.support.platform_events import no_sleep
-from trace_drain_testing.emulator.gateway.gateway_wire import UNSTATED as GATEWAY_SHAPES
 from trace_drain_testing.emulator.switches import UNSTATED
 
-SHAPES = [(rule, shape) for rule, shapes in {**UNSTATED, **GATEWAY_SHAPES}.items() for shape in shapes]
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SHAPES = [(rule, shape) for rule, shapes in UNSTATED.items() for shape in shapes]
 
 
 @pytest.fixture
@@ -85,7 +70,9 @@ EXPECTED = [f"line {number}" for number in range(4)]
 
 
 @each_case(("rule", "shape"), SHAPES)
-async def test_client_works_with_every_shape(platform: RunningEmulator, rule: str, shape: str) -> None:
+async def test_client_reads_and_follows_events_updates_groups_and_exchanges_codes_in_every_shape(
+    platform: RunningEmulator, rule: str, shape: str
+) -> None:
     await platform.control("POST", "/unstated", {rule: shape})
     deployment = await built(platform, 3)
 
@@ -97,7 +84,6 @@ async def test_client_works_with_every_shape(platform: RunningEmulator, rule: st
         with pytest.raises(errors.NotFound):
             await events(client, "dpl_absent", EventQuery())
     await exchanged_once(platform)
-    await require_gateway(platform)
 
 
 async def exchanged_once(platform: RunningEmulator) -> None:
@@ -109,37 +95,7 @@ async def exchanged_once(platform: RunningEmulator) -> None:
         await exchange(*arguments)
 
 
-async def require_gateway(platform: RunningEmulator) -> None:
-    """Fail unless models, whole and streamed answers, images and tools work."""
-    parts: tuple[TextPart | ImagePart, ...] = (TextPart(text="cats"), image_part("image/png", PNG))
-    weather = Tool(function=Function(name="weather", description="Weather", parameters=SCHEMA))
-    async with Gateway(platform.facts["gateway_url"], platform.facts["api_key"]) as gateway:
-        model = (await gateway.models())[0].id
-        plain = ChatRequest(model=model, messages=(Message(role="user", content=parts),))
-        with_tool = ChatRequest(
-            model=model,
-            messages=(Message(role="user", content="weather?"),),
-            tools=(weather,),
-            tool_choice="auto",
-            provider_order=("globex", "acme"),
-        )
-        for request in (plain, with_tool):
-            whole, streamed = await gateway.chat(request), await collected(gateway, request)
-            assert (whole.text, whole.tool_calls != ()) == (streamed.text, streamed.tool_calls != ())
-            assert [call.function for call in whole.tool_calls] == [
-                call.function for call in streamed.tool_calls
-            ]
-            assert whole.text or whole.tool_calls
-
-
-async def collected(gateway: Gateway, request: ChatRequest) -> Completion:
-    assembly = Assembly()
-    async for fragment in gateway.stream(request):
-        assembly.add(fragment)
-    return assembly.completion()
-
-
-@pytest.mark.parametrize("shape", UNSTATED["P6"])
+@each_case("shape", UNSTATED["P6"])
 async def test_p40_disabled_configuration_is_recognized_in_every_form(
     platform: RunningEmulator, shape: str
 ) -> None:
@@ -153,8 +109,8 @@ async def test_p40_disabled_configuration_is_recognized_in_every_form(
         assert await events(client, deployment, EventQuery())
 
 
-@pytest.mark.parametrize("form", UNSTATED["P25"])
-@pytest.mark.parametrize(
+@each_case("form", UNSTATED["P25"])
+@each_case(
     "fault", ["api-cut", "api-slow-bytes", "api-429", "api-500", "events-twice", "events-out-of-order"]
 )
 async def test_followed_stream_survives_every_fault(platform: RunningEmulator, fault: str, form: str) -> None:

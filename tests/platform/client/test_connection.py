@@ -1,4 +1,4 @@
-"""Calls of the platform: token, team, scopes, errors, retries and limits."""
+"""Calls of the platform: token, team, scopes, errors, retries, limits, and updates of groups."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from receiver.platform.client.connection import NEEDED, SCOPES, PlatformClient, 
 from receiver.platform.client.events import EventQuery, events
 from receiver.platform.client.microfrontends import update_group
 from tests.support.cases import each_case
+from tests.support.platform_events import no_sleep
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
 TOKEN = "tok_Secret0123456789"
 DEPLOYMENT = "dpl_1"
 GROUP = {"updatedMicrofrontendsGroup": {"id": "mfe_1", "name": "Shop", "slug": "shop", "new": {"a": 1}}}
-
-
-async def no_sleep(_delay_s: float) -> None:
-    """Wait for nothing."""
 
 
 def client_of(server: PlatformServer, **options: Any) -> PlatformClient:  # noqa: ANN401 - any option
@@ -38,14 +35,7 @@ async def read(server: PlatformServer, **options: Any) -> list[Any]:  # noqa: AN
         return list(await events(client, DEPLOYMENT, EventQuery()))
 
 
-async def test_p01_each_call_has_the_bearer_token() -> None:
-    async with platform_server(Answer([])) as server:
-        await read(server)
-
-    assert server.received[0].headers["Authorization"] == f"Bearer {TOKEN}"
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("options", "expected"),
     [
         ({"team": "team_1"}, {"teamId": "team_1"}),
@@ -85,7 +75,7 @@ async def test_p01_call_without_its_scope_is_not_sent() -> None:
     assert len(server.received) == 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("granted", "missing"),
     [
         (["project:write", "domain:write"], []),
@@ -113,7 +103,9 @@ STATUSES: list[tuple[int, type[errors.PlatformError], str]] = [
     (401, errors.NotAuthorized, "platform.token_file or --token-file"),
     (403, errors.Forbidden, "scopes"),
     (404, errors.NotFound, "check the id"),
+    (402, errors.Rejected, "plan or the payments"),
     (409, errors.Rejected, "the request is refused"),
+    (410, errors.Rejected, "does not exist any more"),
     (429, errors.RateLimited, "try again later"),
     (500, errors.ServerFailed, "try again later"),
     (503, errors.ServerFailed, "try again later"),
@@ -146,12 +138,13 @@ async def test_p12_each_status_is_an_error_that_says_what_to_do(
     assert type(caught.value) is kind
     assert caught.value.status == status
     assert advice in str(caught.value)
+    assert ("message of the server" in str(caught.value)) == (status == 409 and isinstance(body, dict))
     if isinstance(body, dict) and status != 204:
         assert caught.value.code == "some_code"
         assert "(The words of the server)" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         {"error": {"code": "integration_configuration_disabled", "message": "x"}},
@@ -159,7 +152,7 @@ async def test_p12_each_status_is_an_error_that_says_what_to_do(
         {"errors": [{"code": "integration_configuration_disabled"}]},
     ],
 )
-@pytest.mark.parametrize("status", [403, 402, 410])
+@each_case("status", [403, 402, 410])
 async def test_p40_disabled_configuration_is_recognized_on_every_call(
     body: Any,  # noqa: ANN401 - any JSON
     status: int,
@@ -173,7 +166,7 @@ async def test_p40_disabled_configuration_is_recognized_on_every_call(
     assert len(server.received) == 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("failure", "requests"),
     [
         (Answer({}, 502), 3),
@@ -198,14 +191,6 @@ async def test_only_temporary_failures_of_a_read_are_repeated(failure: Answer, r
     assert len(server.received) == requests
 
 
-async def test_attempts_are_limited() -> None:
-    async with platform_server(Answer({}, 503)) as server:
-        with pytest.raises(errors.ServerFailed):
-            await read(server)
-
-    assert len(server.received) == retries.ATTEMPTS_MAX
-
-
 async def test_change_is_never_repeated() -> None:
     async with platform_server(Answer({}, 503)) as server, client_of(server) as client:
         with pytest.raises(errors.ServerFailed):
@@ -214,11 +199,13 @@ async def test_change_is_never_repeated() -> None:
     assert len(server.received) == 1
 
 
-async def test_closed_port_is_reported_with_its_setting() -> None:
+async def test_p03_closed_port_is_reported_with_its_setting_and_without_the_token() -> None:
     async with platform_server(Answer([])) as server:
         pass
-    with pytest.raises(errors.Unreachable, match=r"cannot be reached: .*platform.base_url"):
+    with pytest.raises(errors.Unreachable, match=r"cannot be reached: .*platform.base_url") as caught:
         await read(server)
+
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_slow_answer_is_an_error() -> None:
@@ -230,12 +217,13 @@ async def test_slow_answer_is_an_error() -> None:
     assert len(server.received) == 1
 
 
-async def test_cut_answer_is_an_error() -> None:
+async def test_p03_cut_answer_is_an_error_without_the_token() -> None:
     async with platform_server(Answer(pieces=[b'[{"type": "a"'], is_cut=True)) as server:
-        with pytest.raises(errors.AnswerCut):
+        with pytest.raises(errors.AnswerCut) as caught:
             await read(server)
 
     assert len(server.received) == retries.ATTEMPTS_MAX
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_redirect_is_not_followed_with_the_token() -> None:
@@ -263,7 +251,7 @@ async def test_large_body_of_an_error_is_cut() -> None:
         assert await read(server) == []
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 500])
+@each_case("status", [400, 401, 403, 404, 500])
 async def test_p03_token_is_in_no_error(status: int) -> None:
     echo = {"error": {"code": TOKEN, "message": "x" * 190 + f" {TOKEN} is wrong"}}
     async with platform_server(Answer(echo, status)) as server:
@@ -275,18 +263,7 @@ async def test_p03_token_is_in_no_error(status: int) -> None:
     assert not [text for text in texts if TOKEN[:8] in text]
 
 
-async def test_p03_token_is_in_no_error_of_the_connection() -> None:
-    async with platform_server(Answer(pieces=[b"[1"], is_cut=True)) as server:
-        with pytest.raises(errors.AnswerCut) as cut:
-            await read(server)
-    with pytest.raises(errors.Unreachable) as unreachable:
-        await read(server)
-
-    shown = "".join(traceback.format_exception(cut.value) + traceback.format_exception(unreachable.value))
-    assert TOKEN not in shown
-
-
-@pytest.mark.parametrize(
+@each_case(
     "base_url",
     [
         "",
@@ -306,7 +283,7 @@ def test_unusable_address_is_refused_without_quoting_it(base_url: str) -> None:
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "ü"])
+@each_case("token", ["", "two words", "line\nbreak", "ü"])
 def test_unusable_token_is_refused_without_quoting_it(token: str) -> None:
     with pytest.raises(errors.AddressMissing, match=r"platform\.token_file") as caught:
         PlatformClient("https://example.com", token)
@@ -314,12 +291,16 @@ def test_unusable_token_is_refused_without_quoting_it(token: str) -> None:
     assert not token or token not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "deployment", ["", "..", ".", "a/b", "a?b=c", "a%2fb", "https://a.example", "a" * 300]
+@each_case(
+    ("deployment", "reason"),
+    [
+        *((name, "not valid") for name in ("", "..", ".", "a/b", "a?b=c", "a%2fb", "a" * 300)),
+        ("https://shop.example.com/", r"expected shop\.example\.com, not https://"),
+    ],
 )
-async def test_name_that_could_be_another_path_is_not_sent(deployment: str) -> None:
+async def test_name_that_could_be_another_path_is_not_sent(deployment: str, reason: str) -> None:
     async with platform_server(Answer([])) as server, client_of(server) as client:
-        with pytest.raises(errors.InvalidCall):
+        with pytest.raises(errors.InvalidCall, match=reason):
             await events(client, deployment, EventQuery())
 
     assert server.received == []
@@ -335,7 +316,9 @@ async def test_path_of_the_address_is_kept() -> None:
     assert server.received[0].query == {"teamId": "team 1&x=y"}
 
 
-async def test_netrc_does_not_replace_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_p01_each_call_has_the_bearer_token_and_not_that_of_netrc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login other password other\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     async with platform_server(Answer([])) as server:
@@ -389,11 +372,29 @@ async def test_answer_that_is_not_http_is_an_error() -> None:
                 await events(client, DEPLOYMENT, EventQuery())
 
 
-def test_call_outside_of_the_block_is_a_mistake_of_the_program() -> None:
-    client = PlatformClient("https://example.com", TOKEN)
+async def test_call_outside_of_the_block_is_a_mistake_of_the_program() -> None:
     with pytest.raises(RuntimeError, match="async with"):
-        asyncio.run(_read_unopened(client))
+        await events(PlatformClient("https://example.com", TOKEN), DEPLOYMENT, EventQuery())
 
 
-async def _read_unopened(client: PlatformClient) -> None:
-    await events(client, DEPLOYMENT, EventQuery())
+async def test_p10_update_of_a_group_sends_only_the_changed_fields() -> None:
+    async with platform_server(Answer(GROUP)) as server, client_of(server) as client:
+        group, fields = await update_group(client, "mfe_1", name="Shop", fallback_environment="SAME_ENV")
+        await update_group(client, "mfe_1", name="Shop")
+        with pytest.raises(errors.InvalidCall, match="nothing to change"):
+            await update_group(client, "mfe_1")
+
+    first, second = server.received
+    assert (first.method, first.path) == ("PATCH", "/v1/teams/team_1/microfrontends/mfe_1")
+    assert first.headers["Content-Type"] == "application/json"
+    assert first.body == b'{"name":"Shop","fallbackEnvironment":"SAME_ENV"}'
+    assert second.body == b'{"name":"Shop"}'
+    assert (group.id, group.slug, group.fallback_environment) == ("mfe_1", "shop", None)
+    assert fields["new"] == {"a": 1}
+
+
+@each_case("body", [[], {}, {"updatedMicrofrontendsGroup": {}}, {"updatedMicrofrontendsGroup": 1}])
+async def test_p11_answer_without_the_group_is_an_error(body: Any) -> None:  # noqa: ANN401 - any JSON
+    async with platform_server(Answer(body)) as server, client_of(server) as client:
+        with pytest.raises(errors.WrongShape):
+            await update_group(client, "mfe_1", name="Shop")

@@ -1,4 +1,4 @@
-"""Streams of events that are followed, through interruptions and in any form."""
+"""Streams of events that are followed, through interruptions and in any form, and the delays of attempts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ import json
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from email.utils import formatdate
 from typing import Any
 
 import pytest
 
-from receiver.platform.client import errors, seen_events
+from receiver.platform.client import errors, retries, seen_events
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.event import Event, parse_event
 from receiver.platform.client.events import MALFORMED_MAX, EventQuery, follow
 from receiver.platform.client.retries import ATTEMPTS_MAX
 from receiver.platform.client.seen_events import OVERLAP_MS, SeenEvents
-from tests.support.platform_events import START_MS, ids, lines, no_sleep, raw_event, state_event
+from tests.support.cases import each_case
+from tests.support.platform_events import START_MS, Raw, ids, lines, no_sleep, raw_event, state_event
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
 NOW_MS = START_MS + 86_400_000
+
+
+def whole(*raws: Raw) -> Answer:
+    return Answer(pieces=lines(*raws))
+
+
+def cut(*raws: Raw) -> Answer:
+    return Answer(pieces=lines(*raws), is_cut=True)
 
 
 async def followed(
@@ -49,8 +58,8 @@ FORMS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 7, 100_000])
-@pytest.mark.parametrize("form", FORMS)
+@each_case("piece_bytes", [1, 7, 100_000])
+@each_case("form", FORMS)
 async def test_p25_followed_stream_may_have_any_form(form: str, piece_bytes: int) -> None:
     body = FORMS[form]
     pieces = [body[place : place + piece_bytes] for place in range(0, len(body), piece_bytes)]
@@ -80,7 +89,7 @@ async def test_stream_is_opened_again_after_the_last_event_without_gap_or_repeat
         Answer(pieces=[*first, b'{"type": "stdo'], is_cut=True),
         Answer({}, 503),
         Answer(pieces=second, is_cut=True),
-        Answer(pieces=lines(raw_event(298), raw_event(299), state_event(300, "READY"))),
+        whole(raw_event(298), raw_event(299), state_event(300, "READY")),
     ) as server:
         query = EventQuery(limit=5, status_code="5xx")
         found = await followed(server, query, on_interruption=noted.append)
@@ -97,21 +106,35 @@ async def test_stream_is_opened_again_after_the_last_event_without_gap_or_repeat
 
 
 async def test_since_never_goes_back_before_the_query() -> None:
-    async with platform_server(
-        Answer(pieces=lines(raw_event(1)), is_cut=True), Answer(pieces=lines(state_event(2, "READY")))
-    ) as server:
+    async with platform_server(cut(raw_event(1)), whole(state_event(2, "READY"))) as server:
         await followed(server, EventQuery(since=START_MS))
 
     assert [received.query["since"] for received in server.received] == [str(START_MS)] * 2
 
 
-async def test_events_before_the_window_are_not_returned_again() -> None:
-    old, new = raw_event(1), raw_event(10_000)
-    async with platform_server(
-        Answer(pieces=lines(old, new), is_cut=True),
-        Answer(pieces=lines(old, new, state_event(10_001, "READY"))),
-    ) as server:
-        assert ids(await followed(server)) == ["evt_1", "evt_10000", "evt_10001"]
+FIRST, READY = raw_event(1), state_event(3, "READY")
+FAR, READY_FAR = raw_event(10_000), state_event(10_001, "READY")
+LATE = {**raw_event(2), "created": START_MS - OVERLAP_MS + 1_000}
+
+
+@each_case(
+    ("answers", "numbers"),
+    [
+        pytest.param(
+            [cut(FIRST, FAR), whole(FIRST, FAR, READY_FAR)], [1, 10_000, 10_001], id="before the window"
+        ),
+        pytest.param([cut(FIRST), whole(LATE, FIRST, READY)], [1, 2, 3], id="readable minutes late"),
+        pytest.param([whole(FIRST, FIRST, READY)], [1, 3], id="sent twice"),
+        pytest.param(
+            [Answer(pieces=[*lines(FIRST), b'{"type": "stdout", "crea']), whole(FIRST, raw_event(2), READY)],
+            [1, 2, 3],
+            id="line that is cut",
+        ),
+    ],
+)
+async def test_each_event_is_returned_once(answers: list[Answer], numbers: list[int]) -> None:
+    async with platform_server(*answers) as server:
+        assert ids(await followed(server)) == [f"evt_{number}" for number in numbers]
 
 
 @pytest.mark.parametrize("platform_is_behind", [False, True])
@@ -136,47 +159,31 @@ async def test_event_with_a_time_in_the_future_does_not_hide_later_events(
     assert ids(found) == ["evt_1", "evt_2", "evt_3", "evt_4"]
 
 
-async def test_event_that_is_readable_minutes_late_is_returned_after_an_interruption() -> None:
-    late = {**raw_event(2), "created": START_MS - OVERLAP_MS + 1_000}
-    async with platform_server(
-        Answer(pieces=lines(raw_event(1)), is_cut=True),
-        Answer(pieces=lines(late, raw_event(1), state_event(3, "READY"))),
-    ) as server:
-        assert ids(await followed(server)) == ["evt_1", "evt_2", "evt_3"]
-
-
 async def test_equal_events_without_an_id_are_all_returned_once() -> None:
     dot = {"type": "stdout", "created": START_MS, "payload": {"text": "."}}
     async with platform_server(
-        Answer(pieces=lines(dot, dot, dot), is_cut=True),
-        Answer(pieces=lines(dot, dot, dot, dot, state_event(1, "READY"))),
+        cut(dot, dot, dot),
+        whole(dot, dot, dot, dot, state_event(1, "READY")),
     ) as server:
         found = await followed(server)
 
     assert [event.payload.text for event in found].count(".") == 4
 
 
-async def test_event_with_an_id_that_is_sent_twice_is_returned_once() -> None:
-    async with platform_server(
-        Answer(pieces=lines(raw_event(1), raw_event(1), state_event(2, "READY")))
-    ) as server:
-        assert ids(await followed(server)) == ["evt_1", "evt_2"]
-
-
-@pytest.mark.parametrize("state", ["READY", "ERROR", "CANCELED", "ready"])
+@each_case("state", ["READY", "ERROR", "CANCELED", "ready"])
 async def test_p26_stream_ends_with_a_final_state(state: str) -> None:
-    async with platform_server(Answer(pieces=lines(raw_event(1), state_event(2, state)))) as server:
+    async with platform_server(whole(raw_event(1), state_event(2, state))) as server:
         await followed(server)
 
     assert len(server.received) == 1
 
 
-@pytest.mark.parametrize("state", ["BUILDING", "SOMETHING_NEW"])
+@each_case("state", ["BUILDING", "SOMETHING_NEW"])
 async def test_p26_stream_without_a_known_final_state_ends_when_nothing_new_comes(state: str) -> None:
     async with platform_server(
-        Answer(pieces=lines(state_event(1, state))),
-        Answer(pieces=lines(state_event(1, state), raw_event(2))),
-        Answer(pieces=lines(raw_event(2))),
+        whole(state_event(1, state)),
+        whole(state_event(1, state), raw_event(2)),
+        whole(raw_event(2)),
     ) as server:
         assert ids(await followed(server)) == ["evt_1", "evt_2"]
 
@@ -199,10 +206,10 @@ async def test_later_connections_have_unlimited_attempts() -> None:
         delays.append(delay_s)
 
     async with platform_server(
-        Answer(pieces=lines(raw_event(1)), is_cut=True),
+        cut(raw_event(1)),
         *failures,
         Answer({}, 429, {"Retry-After": "7"}),
-        Answer(pieces=lines(state_event(2, "READY"))),
+        whole(state_event(2, "READY")),
     ) as server:
         assert ids(await followed(server, sleep=sleep)) == ["evt_1", "evt_2"]
 
@@ -210,7 +217,7 @@ async def test_later_connections_have_unlimited_attempts() -> None:
     assert delays[-1] >= 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "kind"),
     [
         (Answer({}, 404), errors.NotFound),
@@ -222,14 +229,14 @@ async def test_later_connections_have_unlimited_attempts() -> None:
 async def test_permanent_failure_ends_a_followed_stream(
     answer: Answer, kind: type[errors.PlatformError]
 ) -> None:
-    async with platform_server(Answer(pieces=lines(raw_event(1)), is_cut=True), answer) as server:
+    async with platform_server(cut(raw_event(1)), answer) as server:
         with pytest.raises(kind):
             await followed(server)
 
     assert len(server.received) == 2
 
 
-@pytest.mark.parametrize("text", [b"upstream timed out\n", b'{"error": "x"}\n', b"data: {]\n", b"[1]"])
+@each_case("text", [b"upstream timed out\n", b'{"error": "x"}\n', b"data: {]\n", b"[1]"])
 async def test_malformed_event_is_an_error_after_some_connections(text: bytes) -> None:
     async with platform_server(Answer(pieces=[text])) as server:
         with pytest.raises(errors.WrongAnswer):
@@ -238,19 +245,11 @@ async def test_malformed_event_is_an_error_after_some_connections(text: bytes) -
     assert len(server.received) == MALFORMED_MAX
 
 
-async def test_malformed_line_of_a_cut_stream_is_read_again() -> None:
-    async with platform_server(
-        Answer(pieces=[*lines(raw_event(1)), b'{"type": "stdout", "crea']),
-        Answer(pieces=lines(raw_event(1), raw_event(2), state_event(3, "READY"))),
-    ) as server:
-        assert ids(await followed(server)) == ["evt_1", "evt_2", "evt_3"]
-
-
 async def test_silent_stream_is_opened_again() -> None:
     async with (
         platform_server(
             Answer(pieces=lines(raw_event(1)), hangs=True),
-            Answer(pieces=lines(raw_event(1), state_event(2, "READY"))),
+            whole(raw_event(1), state_event(2, "READY")),
         ) as server,
         PlatformClient(server.url, "token", team="t", timeout_s=0.3) as client,
     ):
@@ -268,14 +267,14 @@ async def test_backward_stream_cannot_be_followed() -> None:
 class EndlessClient(PlatformClient):
     """Client whose streams are generated, and are cut after a number of events."""
 
-    def __init__(self, count: int, per_connection: int) -> None:
+    def __init__(self, per_connection: int) -> None:
         super().__init__("http://127.0.0.1:1", "token")
-        self._left = count
         self._per_connection = per_connection
         self._next = 0
 
-    def stream(self, *_: object) -> Any:  # noqa: ANN401 - a context manager
-        return self._opened()
+    @asynccontextmanager
+    async def stream(self, *_: object) -> AsyncIterator[AsyncIterator[bytes]]:
+        yield self._pieces()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         begin = max(0, self._next - 50)
@@ -284,24 +283,10 @@ class EndlessClient(PlatformClient):
             yield lines(raw_event(number))[0]
         raise errors.AnswerCut("cut")
 
-    def _opened(self) -> Any:  # noqa: ANN401 - a context manager
-        return _Opened(self._pieces())
-
-
-class _Opened:
-    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
-        self._pieces = pieces
-
-    async def __aenter__(self) -> AsyncIterator[bytes]:
-        return self._pieces
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
 
 async def test_memory_stays_flat_over_many_events_and_connections() -> None:
     total, found, sizes = 100_000, 0, []
-    stream = follow(EndlessClient(total, 5_000), "dpl_1", EventQuery(), sleep=no_sleep)
+    stream = follow(EndlessClient(5_000), "dpl_1", EventQuery(), sleep=no_sleep)
     async with aclosing(stream):
         async for event in stream:
             assert event.payload.id == f"evt_{found}"
@@ -319,7 +304,9 @@ async def test_memory_stays_flat_over_many_events_and_connections() -> None:
     assert max(sizes[1:]) - min(sizes[1:]) < 80_000
 
 
-def test_events_known_are_limited_and_rather_repeated_than_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_known_events_is_limited_and_an_event_is_repeated_rather_than_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(seen_events, "SEEN_MAX", 100)
     seen = SeenEvents(None)
     burst = [parse_event(json.dumps({**raw_event(1), "n": number}).encode()) for number in range(1_000)]
@@ -328,7 +315,7 @@ def test_events_known_are_limited_and_rather_repeated_than_missed(monkeypatch: p
     since_ms = seen.since_ms()
     seen.begin_connection()
 
-    # Nothing of the burst may be missed, so its own millisecond is read again.
+    # No event of the burst may be missed, so its millisecond is read again.
     assert since_ms == START_MS + 100
     assert not any(seen.is_new(event, NOW_MS) for event in burst[-100:])
     assert seen.is_new(parse_event(json.dumps({**raw_event(1), "n": 1_000}).encode()), NOW_MS)
@@ -343,3 +330,30 @@ async def test_closed_iterator_closes_its_connection() -> None:
         await anext(stream)
         await asyncio.wait_for(stream.aclose(), 5)
         await asyncio.wait_for(server.is_left.wait(), 60)
+
+
+def test_delays_grow_to_a_limit_and_have_jitter() -> None:
+    longest, none = retries.delays_s(lambda: 0.0), retries.delays_s(lambda: 1.0)
+
+    assert [next(longest) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert next(none) == 0
+
+
+@each_case(
+    ("text", "seconds"),
+    [
+        ("5", 5.0),
+        (" 0 ", 0.0),
+        ("9" * 400, 1e9),
+        ("Thu, 01 Jan 1970 00:17:00 GMT", 20.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("-1", None),
+        ("1e9", None),
+        ("nan", None),
+        ("٣", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
+    assert retries.parse_retry_after(text, 1_000.0) == seconds

@@ -1,4 +1,4 @@
-"""Chat completions, whole and streamed, against a server written from the public description."""
+"""The gateway's models, and chat completions: whole and streamed."""
 
 from __future__ import annotations
 
@@ -23,48 +23,36 @@ from receiver.platform.client.chat import (
     image_part,
 )
 from receiver.platform.client.gateway import Gateway
+from receiver.platform.client.retries import ATTEMPTS_MAX
 from tests.support.cases import each_case
+from tests.support.gateway import SCHEMA
 from tests.support.platform_corpus import HOSTILE_JSON
+from tests.support.platform_events import no_sleep
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
 KEY = "key_Secret0123456789"
 MODEL = "openai/gpt-4.1"
 REQUEST = ChatRequest(model=MODEL, messages=(Message(role="user", content="Hello"),))
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "location": {"type": "string", "description": "The city"},
-        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
-    },
-    "required": ["location"],
-}
 WEATHER = Tool(function=Function(name="get_weather", description="Current weather", parameters=SCHEMA))
 
 
-def completion(message: dict[str, Any], **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+def completion(message: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_741_569_952,
         "model": MODEL,
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", **message},
-                "logprobs": None,
-                "finish_reason": "stop",
-            }
-        ],
+        "choices": [choice],
         "usage": {"prompt_tokens": 19, "completion_tokens": 10, "total_tokens": 29},
         "service_tier": "default",
-        **fields,
     }
 
 
-def chunk(delta: dict[str, Any], finish_reason: str | None = None, **fields: Any) -> bytes:  # noqa: ANN401 - any JSON
+def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
     choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
     content = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": MODEL, "choices": choices}
-    return b"data: " + json.dumps({**content, **fields}).encode() + b"\n\n"
+    return b"data: " + json.dumps(content).encode() + b"\n\n"
 
 
 DONE = b"data: [DONE]\n\n"
@@ -206,13 +194,11 @@ async def test_p66_whole_answer_has_tool_calls() -> None:
         found = await answered(server)
 
     assert found.text == ""
-    assert [(call.id, call.function.name) for call in found.tool_calls] == [
-        ("call_a", "get_weather"),
-        ("call_1", "get_time"),
-    ]
+    named = [(call.id, call.function.name) for call in found.tool_calls]
+    assert named == [("call_a", "get_weather"), ("call_1", "get_time")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "text"),
     [([{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}, 1], "ab"), (None, ""), (5, "")],
 )
@@ -223,11 +209,10 @@ async def test_p66_content_of_another_form_has_its_texts(content: Any, text: str
     assert (found.text, found.usage, found.finish_reason) == (text, None, None)
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 5, 100_000])
-@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-async def test_p65_stream_brings_text_reason_and_usage(piece_bytes: int, line_end: bytes) -> None:
-    body = b": keep-alive\n\n" + b"".join(TEXT_STREAM)
-    body = body.replace(b"\n", line_end)
+@each_case("piece_bytes", [1, 5, 100_000])
+@each_case("line_ends", [b"\n\n", b"\r\n\r\n", b"\n"])
+async def test_p65_stream_brings_text_reason_and_usage(piece_bytes: int, line_ends: bytes) -> None:
+    body = (b": keep-alive\n\n" + b"".join(TEXT_STREAM)).replace(b"\n\n", line_ends).rstrip()
     pieces = [body[place : place + piece_bytes] for place in range(0, len(body), piece_bytes)]
     async with platform_server(Answer(pieces=pieces)) as server:
         found = await streamed(server)
@@ -249,18 +234,12 @@ async def test_p65_tool_calls_arrive_in_parts() -> None:
     ]
 
 
-async def test_p65_lines_need_no_blank_line_and_end_with_done() -> None:
-    pieces = [b"".join(TEXT_STREAM).replace(b"\n\n", b"\n").rstrip()]
-    async with platform_server(Answer(pieces=pieces)) as server:
-        assert (await streamed(server)).text == "Good day 😀"
-
-
 async def test_nothing_after_done_is_read() -> None:
     async with platform_server(Answer(pieces=[*TEXT_STREAM, b"garbage\n"], hangs=True)) as server:
         assert (await streamed(server)).text == "Good day 😀"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "kind", "text"),
     [
         (Answer(pieces=TEXT_STREAM[:-1]), errors.AnswerCut, r"\[DONE\]"),
@@ -336,7 +315,7 @@ async def test_hostile_line_of_a_stream_is_an_error_or_empty(body: bytes) -> Non
     assert (found.text, found.tool_calls) == ("", ())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "request_",
     [
         ChatRequest(model="gpt", messages=REQUEST.messages),
@@ -358,7 +337,7 @@ async def test_p62_p63_invalid_request_is_not_sent(request_: ChatRequest) -> Non
     assert server.received == []
 
 
-@pytest.mark.parametrize("tools", [{}, [{}], [{"type": "other", "function": {"name": "a"}}], "x", [1]])
+@each_case("tools", [{}, [{}], [{"type": "other", "function": {"name": "a"}}], "x", [1]])
 def test_p64_invalid_tools_are_reported(tools: Any) -> None:  # noqa: ANN401 - any JSON
     with pytest.raises(errors.InvalidCall, match="expected an array"):
         chat.parse_tools(tools)
@@ -382,3 +361,34 @@ async def test_key_is_in_no_error() -> None:
     assert KEY not in f"{caught.value} {caught.value!r} {gateway_of(server)!r}"
     with pytest.raises(errors.AddressMissing, match="API key"):
         Gateway(server.url, "")
+
+
+LISTED = [{"id": MODEL, "object": "model", "created": 1, "owned_by": "openai"}, {"id": "a/b", "new": 1}]
+
+
+@each_case("body", [{"object": "list", "data": LISTED}, {"models": LISTED}, LISTED, {"data": [MODEL, "a/b"]}])
+async def test_p61_models_are_listed_from_any_shape(body: Any) -> None:  # noqa: ANN401 - any JSON
+    async with platform_server(Answer(body)) as server, gateway_of(server) as gateway:
+        models = await gateway.models()
+
+    assert [model.id for model in models] == [MODEL, "a/b"]
+    if "data" not in body or LISTED in body.values():
+        assert [(model.owned_by, model.raw) for model in models] == [("openai", LISTED[0]), ("", LISTED[1])]
+    assert (server.received[0].method, server.received[0].path) == ("GET", "/v1/models")
+    assert server.received[0].body == b""
+
+
+@each_case("body", [{}, {"data": {}}, {"data": [{}]}, [[]], *HOSTILE_JSON.values()])
+async def test_p61_answer_without_models_is_an_error(body: Any) -> None:  # noqa: ANN401 - any JSON
+    async with platform_server(Answer(body)) as server, gateway_of(server) as gateway:
+        with pytest.raises(errors.WrongAnswer):
+            await gateway.models()
+
+
+async def test_p61_list_of_models_is_read_again_after_a_failure() -> None:
+    async with platform_server(Answer({}, 503)) as server, gateway_of(server) as gateway:
+        gateway._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
+        with pytest.raises(errors.ServerFailed):
+            await gateway.models()
+
+    assert len(server.received) == ATTEMPTS_MAX

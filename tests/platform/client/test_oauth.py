@@ -10,6 +10,7 @@ import pytest
 
 from receiver.platform.client import errors
 from receiver.platform.client.oauth import Token, exchange
+from tests.support.cases import each_case
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
 ANSWER = {
@@ -46,46 +47,37 @@ async def test_p32_exchange_sends_a_form_and_keeps_all_fields() -> None:
     assert "tok_Secret0123" not in f"{token!r} {token}"
 
 
-@pytest.mark.parametrize("answer", [{**ANSWER, "team_id": None}, {"access_token": "tok_Secret0123"}])
+@each_case("answer", [{**ANSWER, "team_id": None}, {"access_token": "tok_Secret0123"}])
 async def test_p32_installation_on_an_account_has_no_team(answer: dict[str, Any]) -> None:
     async with platform_server(Answer(answer)) as server:
         assert (await exchanged(server)).team_id is None
 
 
-@pytest.mark.parametrize(
-    "failure",
+@each_case(
+    ("failure", "reason"),
     [
-        Answer({}, 503),
-        Answer({}, 429, {"Retry-After": "0"}),
-        Answer({}, 500),
-        Answer(pieces=[b'{"access'], is_cut=True),
-        Answer({"error": "invalid_grant"}, 400),
+        (Answer({}, 503), "the code may be used up"),
+        (Answer({}, 429, {"Retry-After": "0"}), "the code may be used up"),
+        (Answer({}, 500), "the code may be used up"),
+        (Answer({}, 502), "the code may be used up"),
+        (Answer(pieces=[b'{"access'], is_cut=True), "the code may be used up"),
+        (Answer({"error": "invalid_grant"}, 400), "30 minutes and for one exchange"),
     ],
 )
-async def test_p31_code_is_sent_once(failure: Answer) -> None:
+async def test_p31_code_is_sent_once_and_the_error_says_whether_it_is_used_up(
+    failure: Answer, reason: str
+) -> None:
     async with platform_server(failure) as server:
-        with pytest.raises(errors.PlatformError):
+        with pytest.raises(errors.PlatformError, match=reason) as caught:
             await exchanged(server)
 
     assert len(server.received) == 1
+    if failure.status == 400:
+        assert isinstance(caught.value, errors.CodeRejected)
+        assert (caught.value.status, caught.value.code) == (400, "invalid_grant")
 
 
-async def test_p31_refused_code_is_explained() -> None:
-    async with platform_server(Answer({"error": "invalid_grant"}, 400)) as server:
-        with pytest.raises(errors.CodeRejected, match="30 minutes and for one exchange") as caught:
-            await exchanged(server)
-
-    assert (caught.value.status, caught.value.code) == (400, "invalid_grant")
-
-
-@pytest.mark.parametrize("failure", [Answer({}, 502), Answer(pieces=[b'{"access'], is_cut=True)])
-async def test_p31_lost_answer_means_that_the_code_may_be_used_up(failure: Answer) -> None:
-    async with platform_server(failure) as server:
-        with pytest.raises(errors.PlatformError, match="the code may be used up"):
-            await exchanged(server)
-
-
-@pytest.mark.parametrize("status", [400, 401, 500])
+@each_case("status", [400, 401, 500])
 async def test_secrets_are_in_no_error_of_the_exchange(status: int) -> None:
     echo = {"error": "code_0123456789", "error_description": "sec_Client0123 with code_0123456789 is wrong"}
     async with platform_server(Answer(echo, status)) as server:
@@ -97,7 +89,7 @@ async def test_secrets_are_in_no_error_of_the_exchange(status: int) -> None:
     assert "code_0123456789" not in shown
 
 
-@pytest.mark.parametrize("body", [{}, [], b"x", {"access_token": ""}, {"access_token": 1, "team_id": []}])
+@each_case("body", [{}, [], b"x", {"access_token": ""}, {"access_token": 1, "team_id": []}])
 async def test_answer_without_a_token_is_an_error(body: Any) -> None:  # noqa: ANN401 - any JSON
     async with platform_server(Answer(body)) as server:
         with pytest.raises(errors.WrongAnswer):

@@ -25,7 +25,9 @@ from receiver.platform.deployment_events.event_table import (
     store_events,
 )
 from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.deployment_events import NOW_MS, build_line, request_event, state_event
+from tests.support.platform_events import FULL_EVENT
 
 ALL = {"since": "2000-01-01T00:00Z", "until": "2101-01-01T00:00Z", "limit": "100000"}
 
@@ -53,6 +55,11 @@ def whole(store: Store, deployment: str, row: dict[str, Any]) -> Any:  # noqa: A
     return json.loads(found["event"])
 
 
+def row_count(store: Store, deployment: str) -> int:
+    statement = "SELECT count() FROM otel_deployment_events WHERE DeploymentId = {deployment:String}"
+    return int(store.rows(statement, {"deployment": deployment})[0][0])
+
+
 def new_deployment() -> str:
     return f"dpl_{uuid4().hex}"
 
@@ -71,7 +78,7 @@ FETCHES = st.lists(
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fetches=FETCHES, project_is_known_from=st.integers(0, 4))
-def test_event_is_stored_once_whatever_the_order_of_fetches(
+def test_event_is_stored_once_in_any_order_of_fetches(
     store: Store, fetches: Sequence[Sequence[Event]], project_is_known_from: int
 ) -> None:
     deployment = new_deployment()
@@ -83,17 +90,14 @@ def test_event_is_stored_once_whatever_the_order_of_fetches(
     assert sorted(row["id"] for row in listed(store, deployment)) == sorted(fetched)
 
 
-def test_only_new_events_are_inserted(store: Store) -> None:
+def test_p20_new_events_of_the_array_are_inserted(store: Store) -> None:
     deployment = new_deployment()
 
     assert store_events(store, "prj_1", deployment, EVENTS[:4], NOW_MS) == 4
     assert store_events(store, "prj_1", deployment, EVENTS, NOW_MS) == len(EVENTS) - 4
     assert store_events(store, "prj_1", deployment, EVENTS, NOW_MS) == 0
-    [[count]] = store.rows(
-        f"SELECT count() FROM {DEPLOYMENT_EVENTS} WHERE DeploymentId = {{deployment:String}}",  # noqa: S608
-        {"deployment": deployment},
-    )
-    assert count == len(EVENTS)
+    assert row_count(store, deployment) == len(EVENTS)
+    assert [row["project"] for row in listed(store, deployment)] == ["prj_1"] * len(EVENTS)
 
 
 def test_more_events_than_an_insert_has_are_stored(store: Store) -> None:
@@ -152,17 +156,7 @@ def test_repeated_insert_with_the_same_token_adds_no_row(store: Store) -> None:
     line = json.dumps(row_of(EVENTS[0], "", deployment, NOW_MS)).encode()
     store.insert_lines(DEPLOYMENT_EVENTS, line, token=token)
 
-    statement = "SELECT count() FROM otel_deployment_events WHERE DeploymentId = {deployment:String}"
-    assert store.rows(statement, {"deployment": deployment}) == [(len(EVENTS),)]
-
-
-def test_p20_events_of_the_array_are_stored(store: Store) -> None:
-    deployment = new_deployment()
-    store_events(store, "prj_1", deployment, EVENTS, NOW_MS)
-
-    rows = listed(store, deployment)
-    assert len(rows) == len(EVENTS)
-    assert {row["project"] for row in rows} == {"prj_1"}
+    assert row_count(store, deployment) == len(EVENTS)
 
 
 def test_p21_events_are_listed_in_the_order_of_their_timestamps(store: Store) -> None:
@@ -171,14 +165,11 @@ def test_p21_events_are_listed_in_the_order_of_their_timestamps(store: Store) ->
 
     times = [row["time"] for row in listed(store, deployment)]
     assert times == sorted(times)
-    assert [row["text"] for row in listed(store, deployment, kind="build")][-3:] == [
-        "line 3",
-        "line 4",
-        "line 5",
-    ]
+    texts = [row["text"] for row in listed(store, deployment, kind="build")]
+    assert texts[-3:] == ["line 3", "line 4", "line 5"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "events"),
     [
         ("request", [request_event(1, "r")]),
@@ -199,7 +190,7 @@ def test_p22_type_decides_the_kind_and_new_types_are_kept(
     assert {row["kind"] for row in rows} == {kind}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("event", "is_error"),
     [
         (build_line(1, "Error: Cannot find module 'cart'", type="stderr"), True),
@@ -222,45 +213,17 @@ def test_errors_are_failed_requests_and_errors_of_builds(
     assert len(listed(store, deployment, kind="error")) == is_error
 
 
-def test_p23_every_field_of_the_payload_is_kept(store: Store) -> None:
-    payload = {
-        "deploymentId": "dpl_x",
-        "text": "Compiled",
-        "id": "ev_1",
-        "date": 1,
-        "serial": "2",
-        "created": 3,
-        "info": dict.fromkeys(("type", "name", "entrypoint", "path", "step", "readyState"), "text"),
-        "statusCode": 500,
-        "requestId": "req_1",
-        "proxy": {},
-    }
-    event, deployment = {"type": "stdout", "created": NOW_MS, "payload": payload}, new_deployment()
-    store_events(store, "", deployment, [event], NOW_MS)
-
-    [row] = listed(store, deployment)
-    assert whole(store, deployment, row) == event
-    assert row["text"] == "Compiled"
-    assert row["request_id"] == "req_1"
-    assert row["status_code"] == 500
-    assert (row["step"], row["step_name"], row["ready_state"]) == ("text", "text", "text")
-
-
-def test_p24_unknown_fields_and_values_are_kept(store: Store) -> None:
-    event = request_event(
-        1, "req_1", userAgent=["a", "b"], wafAction="a new action", later={"x": [1, None, 2**70]}
-    )
-    event = {
-        **event,
-        "new": "field",
-        "payload": {**event["payload"], "other": [True, 1.5, "\0\u202e\x1b[2J"]},
-    }
+def test_p23_p24_every_field_is_kept_whether_the_platform_states_it_or_not(store: Store) -> None:
+    other = {"later": {"x": [1, None, 2**70]}, "other": [True, 1.5, "\0\u202e\x1b[2J"]}
+    event = {**FULL_EVENT, **other, "created": NOW_MS, "payload": {**FULL_EVENT["payload"], **other}}
     deployment = new_deployment()
     store_events(store, "", deployment, [event], NOW_MS)
 
-    [row] = listed(store, deployment, request="platform req_1")
+    [row] = listed(store, deployment, request="fra1::1")
     assert whole(store, deployment, row) == event
-    assert (row["method"], row["host"], row["path"]) == ("GET", "shop.example", "/cart")
+    assert (row["text"], row["request_id"], row["status_code"]) == ("GET /", "req_1", 200)
+    assert (row["step"], row["step_name"], row["ready_state"]) == ("install", "bld_1", "BUILDING")
+    assert (row["method"], row["host"], row["path"]) == ("GET", "shop.example", "/")
 
 
 ANY_JSON = st.recursive(
@@ -274,7 +237,7 @@ ANY_OBJECT = st.dictionaries(st.sampled_from(FIELDS) | st.text(), ANY_JSON, max_
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=ANY_OBJECT, payload=ANY_OBJECT)
-def test_event_of_any_shape_is_kept_as_it_is(
+def test_event_of_any_shape_is_stored_unchanged(
     store: Store, event: dict[str, Any], payload: dict[str, Any]
 ) -> None:
     event, deployment = {**event, "payload": payload}, new_deployment()
@@ -285,7 +248,7 @@ def test_event_of_any_shape_is_kept_as_it_is(
     assert store_events(store, "", deployment, [event], NOW_MS) == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("created", "expected_ms"),
     [
         (1_700_000_000, 1_700_000_000_000),
@@ -299,7 +262,7 @@ def test_event_of_any_shape_is_kept_as_it_is(
         (True, 0),
     ],
 )
-def test_unit_of_a_time_is_recognised_by_its_size(created: object, expected_ms: int) -> None:
+def test_size_of_a_time_determines_its_unit(created: object, expected_ms: int) -> None:
     assert created_ms({"created": created}) == expected_ms
 
 

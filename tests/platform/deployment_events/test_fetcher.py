@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pytest
@@ -30,12 +28,11 @@ from receiver.platform.deployment_events.fetcher import (
     Pause,
 )
 from receiver.settings import Platform
-from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.deployment_events import (
     NOW_MS,
     EventsServer,
     build_line,
-    events_server,
     request_event,
     state_event,
 )
@@ -43,23 +40,6 @@ from tests.support.random_filters import NOW_S
 
 PATIENT_S = 600.0
 NO_CHANGES: Mapping[str, str] = {}
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
-
-
-@pytest.fixture
-async def platform() -> AsyncIterator[EventsServer]:
-    async with events_server() as platform:
-        yield platform
-
-
-@pytest.fixture
-def deployment() -> str:
-    return f"dpl_{uuid4().hex}"
 
 
 class Clock:
@@ -145,7 +125,7 @@ async def test_later_fetch_continues_from_the_newest_event(
     platform.add(build_line(-900_000), build_line(-600_000))
     async with fetching(store, platform, clock) as fetcher:
         await fetcher.refresh(deployment, PATIENT_S)
-        # An event that became readable late, and a new one.
+        # An event that became readable late, and a new event.
         platform.add(build_line(-890_000), build_line(-590_000))
         await fetcher.refresh(deployment, PATIENT_S)
         assert len(platform.queries) == 1
@@ -235,7 +215,7 @@ async def test_spans_with_the_id_of_a_deployment_do_not_show_its_events(
     """The sender of a span chooses its ids, and the reader of a page its time range."""
     platform.add(build_line(1))
     add_span(store, deployment, "prj_forged", age_s)
-    # The second one is a process that was started again.
+    # The second fetcher is that of a restarted process.
     for _ in range(2):
         async with fetching(store, platform) as fetcher:
             assert (await fetcher.refresh(deployment, PATIENT_S)).status == "fetched"
@@ -256,11 +236,11 @@ async def test_page_fetches_nothing_for_a_user_of_other_projects(
         assert (await fetcher.refresh(deployment, PATIENT_S, ("prj_1",))).status == "fetched"
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 500])
-async def test_failure_of_the_platform_is_described_and_tried_again(
+@each_case("status", [401, 403, 404, 500])
+async def test_failure_of_the_platform_is_reported_and_the_fetch_tried_again(
     store: Store, platform: EventsServer, deployment: str, status: int
 ) -> None:
-    clock = Clock()
+    clock, deployment = Clock(), f"{deployment}_{status}"
     platform.add(build_line(1))
     platform.refuse(status)
     async with fetching(store, platform, clock) as fetcher:
@@ -294,7 +274,7 @@ async def test_page_does_not_wait_for_a_slow_platform(
         assert (await fetcher.refresh(deployment, PATIENT_S)).status == "fetched"
 
 
-async def test_disabled_configuration_stops_all_calls_but_for_one_try(
+async def test_disabled_configuration_stops_all_calls_except_for_one_try(
     store: Store, platform: EventsServer, deployment: str
 ) -> None:
     clock = Clock()
@@ -337,10 +317,11 @@ def test_calls_that_fail_together_begin_one_pause() -> None:
     for _ in range(4):
         pause.begin("disabled")
     clock.now_s += PAUSE_FIRST_S
+
     assert pause.may_call()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "deployment", "reason"),
     [
         ({"token": ""}, "dpl_1", "set platform.base_url"),

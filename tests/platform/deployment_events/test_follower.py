@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -19,20 +17,8 @@ from receiver.platform.deployment_events.fetcher import EventFetcher
 from receiver.platform.deployment_events.follower import ROUNDS_MAX, Follower, Items
 from receiver.settings import MIB, Platform, PlatformEvents
 from tests.platform.deployment_events.test_fetcher import Clock, ids_of, no_project
-from tests.support import engines
-from tests.support.deployment_events import EventsServer, build_line, events_server, state_event
-
-
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
-
-
-@pytest.fixture
-async def platform() -> AsyncIterator[EventsServer]:
-    async with events_server() as platform:
-        yield platform
+from tests.support.deployment_events import EventsServer, build_line, state_event
+from tests.support.intake import until
 
 
 @pytest.fixture(autouse=True)
@@ -58,39 +44,34 @@ async def following(
     await follower.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait; the time limit of a test ends it."""
-    while not condition():  # noqa: ASYNC110 - the condition has no event
-        await asyncio.sleep(0.02)
-
-
 def send_span(store: Store, deployment: str, age_s: float = 1) -> None:
     row = {"Timestamp": f"{time.time() - age_s:.9f}", "DeploymentId": deployment, "ProjectId": "prj_1"}
     store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + json.dumps(row))
 
 
-async def test_events_of_a_build_are_stored_while_it_runs(store: Store, platform: EventsServer) -> None:
-    deployment = f"dpl_{uuid4().hex}"
+async def test_events_of_a_build_are_stored_while_it_runs(
+    empty_store: Store, platform: EventsServer, deployment: str
+) -> None:
     platform.add(state_event(-9, "BUILDING"), build_line(-8))
-    async with following(store, platform) as fetcher:
+    async with following(empty_store, platform) as fetcher:
         await fetcher.refresh(deployment, 600.0)
         await until(lambda: platform.followers)
         platform.add(build_line(-7))
-        await until(lambda: len(ids_of(store, deployment)) == 3)
+        await until(lambda: len(ids_of(empty_store, deployment)) == 3)
         platform.add(build_line(-6), state_event(-5, "READY"))
         await until(lambda: fetcher.progress_of(deployment).is_final)
         await until(lambda: not platform.followers)
 
-    assert len(ids_of(store, deployment)) == 5
+    assert len(ids_of(empty_store, deployment)) == 5
 
 
 async def test_events_that_are_followed_get_a_project_that_is_reported_later(
-    store: Store, platform: EventsServer
+    empty_store: Store, platform: EventsServer, deployment: str
 ) -> None:
-    deployment, clock, projects = f"dpl_{uuid4().hex}", Clock(), dict[str, str]()
+    clock, projects = Clock(), dict[str, str]()
     platform.add(state_event(-9, "BUILDING"), build_line(-8))
     async with following(
-        store, platform, clock=clock, project_of=lambda each: projects.get(each, "")
+        empty_store, platform, clock=clock, project_of=lambda each: projects.get(each, "")
     ) as fetcher:
         await fetcher.refresh(deployment, 600.0)
         await until(lambda: platform.followers)
@@ -99,39 +80,43 @@ async def test_events_that_are_followed_get_a_project_that_is_reported_later(
         clock.now_s += 60
         await fetcher.refresh(deployment, 600.0)
         platform.add(build_line(-6), state_event(-5, "READY"))
-        await until(lambda: len(ids_of(store, deployment, ("prj_1",))) == 5)
+        await until(lambda: len(ids_of(empty_store, deployment, ("prj_1",))) == 5)
 
-    assert len(ids_of(store, deployment)) == 5
+    assert len(ids_of(empty_store, deployment)) == 5
 
 
 async def test_deployments_that_send_spans_are_followed_up_to_a_number(
-    store: Store, platform: EventsServer
+    empty_store: Store, platform: EventsServer
 ) -> None:
     platform.add(build_line(1))
     for number in range(3):
-        send_span(store, f"dpl_{number}", age_s=3 - number)
-    send_span(store, "another id")
-    send_span(store, "dpl_old", age_s=7_200)
+        send_span(empty_store, f"dpl_{number}", age_s=3 - number)
+    send_span(empty_store, "another id")
+    send_span(empty_store, "dpl_old", age_s=7_200)
 
-    async with following(store, platform, followed_max=2):
+    async with following(empty_store, platform, followed_max=2):
         await until(lambda: platform.followers == 2)
-        await until(lambda: ids_of(store, "dpl_2", ("prj_1",)) and ids_of(store, "dpl_1", ("prj_1",)))
+        await until(
+            lambda: ids_of(empty_store, "dpl_2", ("prj_1",)) and ids_of(empty_store, "dpl_1", ("prj_1",))
+        )
         assert platform.followers == 2
 
     for deployment in ("dpl_0", "another id", "dpl_old"):
-        assert not ids_of(store, deployment)
+        assert not ids_of(empty_store, deployment)
 
 
-async def test_nothing_is_followed_if_the_settings_say_so(store: Store, platform: EventsServer) -> None:
-    send_span(store, "dpl_1")
-    async with following(store, platform, followed_max=0):
+async def test_no_deployment_is_followed_if_the_limit_is_zero(
+    empty_store: Store, platform: EventsServer
+) -> None:
+    send_span(empty_store, "dpl_1")
+    async with following(empty_store, platform, followed_max=0):
         await asyncio.sleep(0.3)
     assert not platform.queries
 
 
-def test_a_failing_deployment_waits_for_twice_as_many_rounds_each_time(store: Store) -> None:
-    fetcher = EventFetcher(store, Platform, lambda: True, no_project)
-    follower = Follower(store, fetcher, Platform)
+def test_failing_deployment_is_skipped_for_twice_as_many_rounds_each_time(empty_store: Store) -> None:
+    fetcher = EventFetcher(empty_store, Platform, lambda: True, no_project)
+    follower = Follower(empty_store, fetcher, Platform)
     fetcher.progress_of("dpl_1").failure = "no"
     waited = []
     for _ in range(6):
@@ -145,12 +130,12 @@ def test_a_failing_deployment_waits_for_twice_as_many_rounds_each_time(store: St
     fetcher.close()
 
 
-async def test_disabled_configuration_ends_following(store: Store, platform: EventsServer) -> None:
+async def test_disabled_configuration_ends_following(empty_store: Store, platform: EventsServer) -> None:
     platform.refuse(403, "integration_configuration_disabled")
     for number in range(3):
-        send_span(store, f"dpl_{number}")
+        send_span(empty_store, f"dpl_{number}")
     clock = Clock()
-    async with following(store, platform, clock=clock) as fetcher:
+    async with following(empty_store, platform, clock=clock) as fetcher:
         await until(lambda: all(fetcher.progress_of(f"dpl_{number}").failure for number in range(3)))
         tries = len(platform.queries)
         # Several rounds.
@@ -159,7 +144,7 @@ async def test_disabled_configuration_ends_following(store: Store, platform: Eve
         platform.refusal = None
         platform.add(state_event(-1, "READY"))
         clock.now_s += 60
-        await until(lambda: all(ids_of(store, f"dpl_{number}") for number in range(3)))
+        await until(lambda: all(ids_of(empty_store, f"dpl_{number}") for number in range(3)))
 
 
 async def test_large_events_that_wait_for_the_store_have_a_limit() -> None:

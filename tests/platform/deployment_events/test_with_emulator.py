@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,11 +14,12 @@ from receiver.platform.deployment_events.fetcher import FRESH_S, EventFetcher
 from receiver.platform.deployment_events.follower import Follower
 from receiver.settings import Platform
 from tests.platform.deployment_events.test_fetcher import PATIENT_S, Clock, ids_of, no_project
-from tests.platform.deployment_events.test_follower import until
-from tests.support import engines
+from tests.support.cases import each_case
 from tests.support.deployment_events import build_line, request_event
-from tests.support.emulator import RunningEmulator, emulator
+from tests.support.emulator import RunningEmulator
+from tests.support.intake import until
 from trace_drain_testing.emulator.clock import STARTED_AT_S
+from trace_drain_testing.emulator.switches import UNSTATED
 
 EVENTS = [
     # The platform's clock gives the changes of state their time.
@@ -27,77 +28,55 @@ EVENTS = [
 ]
 
 
-# For each test, because the emulator gives deployments the same ids each time.
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
+@asynccontextmanager
+async def fetching(
+    store: Store, emulated: RunningEmulator, clock: Clock
+) -> AsyncIterator[tuple[EventFetcher, Follower]]:
+    """Yield a fetcher and a follower of the emulated platform."""
+    facts = emulated.facts
+    settings = Platform(base_url=facts["base_url"], token=facts["token"], team=facts["team_id"])
+    fetcher = EventFetcher(store, lambda: settings, lambda: True, no_project, clock)
+    follower = Follower(store, fetcher, lambda: settings, round_s=0.05)
+    yield fetcher, follower
+    await follower.close()
 
 
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
-
-
-def settings_of(platform: RunningEmulator) -> Platform:
-    facts = platform.facts
-    return Platform(base_url=facts["base_url"], token=facts["token"], team=facts["team_id"])
-
-
-@pytest.mark.parametrize("fault", ["", "events-twice", "events-out-of-order"])
+@each_case("fault", ["", "events-twice", "events-out-of-order"])
 async def test_p21_each_event_is_stored_once_over_several_answers(
-    store: Store, platform: RunningEmulator, fault: str, monkeypatch: pytest.MonkeyPatch
+    empty_store: Store, emulated: RunningEmulator, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_EVENTS_MAX", 3)
-    deployment, clock = await platform.deployment(), Clock()
-    await platform.control("POST", f"/deployments/{deployment}/events", EVENTS)
-    fetcher = EventFetcher(store, lambda: settings_of(platform), lambda: True, no_project, clock)
+    deployment, clock = await emulated.deployment(), Clock()
+    await emulated.control("POST", f"/deployments/{deployment}/events", EVENTS)
     if fault:
-        await platform.control("POST", "/faults", {"name": fault})
+        await emulated.control("POST", "/faults", {"name": fault})
 
-    for _ in range(2):
-        state = await fetcher.refresh(deployment, PATIENT_S)
-        assert state.status == "fetched", state
-        clock.now_s += FRESH_S
-    fetcher.close()
+    async with fetching(empty_store, emulated, clock) as (fetcher, _):
+        for _ in range(2):
+            state = await fetcher.refresh(deployment, PATIENT_S)
+            assert state.status == "fetched", state
+            clock.now_s += FRESH_S
 
-    found = ids_of(store, deployment)
+    found = ids_of(empty_store, deployment)
     assert len(found) == len(set(found)) == len(EVENTS)
 
 
-@pytest.mark.parametrize("shape", ["json-lines", "without-keep-alive", "array", "event-stream"])
+@each_case("form", UNSTATED["P25"])
 async def test_p25_followed_build_is_stored_in_every_form_of_the_stream(
-    store: Store, platform: RunningEmulator, shape: str, monkeypatch: pytest.MonkeyPatch
+    empty_store: Store, emulated: RunningEmulator, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "COLLECT_S", 0.01)
-    await platform.control("POST", "/unstated", {"P25": shape})
-    deployment = await platform.deployment()
-    await platform.control("POST", f"/deployments/{deployment}/events", EVENTS[:2])
-    fetcher = EventFetcher(store, lambda: settings_of(platform), lambda: True, no_project, Clock())
-    follower = Follower(store, fetcher, lambda: settings_of(platform), round_s=0.05)
-    follower.start()
+    await emulated.control("POST", "/unstated", {"P25": form})
+    deployment = await emulated.deployment()
+    await emulated.control("POST", f"/deployments/{deployment}/events", EVENTS[:2])
 
-    await fetcher.refresh(deployment, PATIENT_S)
-    await platform.control("POST", f"/deployments/{deployment}/events", EVENTS[2:])
-    # Of a slow array, the end of the last event may not be known yet.
-    await until(lambda: len(ids_of(store, deployment)) >= len(EVENTS) - 1)
-    await platform.control("POST", f"/deployments/{deployment}/state", {"state": "READY"})
-    await until(lambda: fetcher.progress_of(deployment).is_final)
-    await follower.close()
+    async with fetching(empty_store, emulated, Clock()) as (fetcher, follower):
+        follower.start()
+        await fetcher.refresh(deployment, PATIENT_S)
+        await emulated.control("POST", f"/deployments/{deployment}/events", EVENTS[2:])
+        # Of a slow array, the end of the last event may not be known yet.
+        await until(lambda: len(ids_of(empty_store, deployment)) >= len(EVENTS) - 1)
+        await emulated.control("POST", f"/deployments/{deployment}/state", {"state": "READY"})
+        await until(lambda: fetcher.progress_of(deployment).is_final)
 
-    assert len(ids_of(store, deployment)) == len(EVENTS) + 1
-
-
-async def test_p40_disabled_configuration_is_described(store: Store, platform: RunningEmulator) -> None:
-    deployment, clock = await platform.deployment(), Clock()
-    await platform.control("POST", f"/deployments/{deployment}/events", EVENTS)
-    await platform.control("POST", "/faults", {"name": "configuration-disabled"})
-    fetcher = EventFetcher(store, lambda: settings_of(platform), lambda: True, no_project, clock)
-
-    state = await fetcher.refresh(deployment, PATIENT_S)
-    fetcher.close()
-
-    assert state.status == "failed"
-    assert "disabled" in state.reason
-    assert not ids_of(store, deployment)
+    assert len(ids_of(empty_store, deployment)) == len(EVENTS) + 1

@@ -1,4 +1,4 @@
-"""A receiver whose operators may have traces explained, over a store with two projects, and its gateway."""
+"""A receiver with explanations over a store with two projects, and its gateway."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _events(*texts: str) -> Iterator[Row]:
         yield {"type": kind, "created": (NOW_S - 86_400 + place) * 1_000, "payload": payload}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def store(engine_dir: Path) -> Iterator[Store]:
     """Yield the embedded store with the spans."""
     with engines.embedded(engine_dir) as store:
@@ -144,7 +144,7 @@ def store(engine_dir: Path) -> Iterator[Store]:
         built = _events("Running build", f"token={SECRET}", "error: cart.ts has no types", *INJECTIONS)
         store_events(store, "prj_1", "dpl_1", built, NOW_S * 1_000)
         store_events(store, "", "dpl_1", _events("Project of the event is not known"), NOW_S * 1_000)
-        # Another project says that the deployment is its own.
+        # Another project claims the deployment.
         for deployment in ("dpl_1", f"dpl_{MARKER}"):
             store_events(store, "prj_2", deployment, _events(MARKER), NOW_S * 1_000)
         yield store
@@ -157,7 +157,7 @@ class Receiver(NamedTuple):
     gateway: PlatformServer
 
     async def explained(self, trace_id: str = TRACE, user: User = OPERATOR) -> list[Json]:
-        """Have a trace explained, and return the events."""
+        """Explain a trace, and return the events."""
         answer = await self.client.post(path_of(trace_id), json={}, headers=bearer(user))
         lines = [json.loads(line) for line in (await answer.text()).splitlines()]
         assert answer.status == 200, lines
@@ -166,12 +166,12 @@ class Receiver(NamedTuple):
 
     @property
     def requests(self) -> list[Json]:
-        """Return what was sent to the gateway."""
+        """Return the requests to the gateway."""
         return [json.loads(received.body) for received in self.gateway.received]
 
     @property
     def sent(self) -> str:
-        """Return the texts of everything that was sent to the gateway, without escape sequences of JSON."""
+        """Return the texts of all requests to the gateway, without escape sequences of JSON."""
         return json.dumps(self.requests, ensure_ascii=False).replace("\\", "")
 
 
@@ -191,6 +191,12 @@ async def start(store: Store, tmp_path: Path) -> AsyncIterator[Start]:
             return Receiver(await stack.enter_async_context(receiver), gateway)
 
         yield start_with
+
+
+@pytest.fixture
+async def receiver(start: Start) -> Receiver:
+    """Return a receiver whose gateway answers each request with a sentence."""
+    return await start(spoken("Yes."))
 
 
 def path_of(trace_id: str) -> str:
@@ -243,8 +249,13 @@ def text_of(events: list[Json]) -> str:
     return "".join(part["text"] for event in events if "stated" in event for part in event["stated"]["parts"])
 
 
+def sentences_of(events: list[Json]) -> list[Json]:
+    """Return the sentences of the answer."""
+    return [event["stated"] for event in events if "stated" in event]
+
+
 def ended(events: list[Json]) -> Json:
-    """Return how the explanation ended."""
+    """Return the last event of the explanation."""
     end: Json = events[-1]["ended"]
     return end
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from receiver.platform.explain.claims import SENTENCE_CHARACTERS_MAX, Part, Sentence, Sentences
+from tests.support.cases import each_case
 
 KNOWN = "00000000000000a1"
 UNKNOWN = "00000000000000b2"
@@ -33,7 +32,7 @@ def test_span_of_the_trace_becomes_a_reference() -> None:
     assert not sentence.is_refuted
 
 
-@pytest.mark.parametrize("span_id", [UNKNOWN, "", "a1", "<b>", KNOWN + "0", "SELECT 1"])
+@each_case("span_id", [UNKNOWN, "", "a1", "<b>", KNOWN + "0", "SELECT 1"])
 def test_sentence_with_a_span_that_does_not_exist_is_refuted(span_id: str) -> None:
     first, second, third = sentences_of(f"One [span:{KNOWN}]. Two [span:{span_id}]. Three.")
 

@@ -25,6 +25,7 @@ from tests.platform.explain.conftest import (
     spoken,
 )
 from tests.support.access import OPERATOR, VIEWER
+from tests.support.cases import each_case
 from tests.support.platform_server import Answer
 
 ANSWER = f"The update met a deadlock [span:{QUERY}]. The cache failed [span:{MISSING}]. Done."
@@ -85,24 +86,30 @@ async def test_show_sent_prints_what_each_request_adds(start: Start, tmp_path: P
     assert result.stdout == "Yes.\n"
 
 
-async def test_failure_without_an_answer_is_an_error(start: Start, tmp_path: Path) -> None:
-    receiver = await start(Answer({}, status=401))
+@each_case(
+    ("answer", "problems"),
+    [
+        pytest.param(
+            Answer({}, status=401),
+            ("there is no answer: the gateway answered 401", "0 tokens sent"),
+            id="no answer",
+        ),
+        pytest.param(
+            spoken("The cause is", is_cut=True),
+            ("the answer was cut: ", "what was printed is not an explanation"),
+            id="cut",
+        ),
+    ],
+)
+async def test_answer_that_is_not_complete_is_an_error(
+    receiver: Receiver, tmp_path: Path, answer: Answer, problems: tuple[str, ...]
+) -> None:
+    receiver.gateway.script(answer)
 
     result = await run(receiver, tmp_path, TRACE)
 
     assert result.exit_code == 1
-    assert "there is no answer: the gateway answered 401" in result.stderr
-    assert "0 tokens sent" in result.stderr
-
-
-async def test_cut_answer_is_an_error(start: Start, tmp_path: Path) -> None:
-    receiver = await start(spoken("The cause is", is_cut=True))
-
-    result = await run(receiver, tmp_path, TRACE)
-
-    assert result.exit_code == 1
-    assert "the answer was cut: " in result.stderr
-    assert "what was printed is not an explanation" in result.stderr
+    assert [text for text in problems if text not in result.stderr] == []
 
 
 async def test_escape_sequences_of_the_model_do_not_reach_the_terminal(start: Start, tmp_path: Path) -> None:
@@ -115,7 +122,7 @@ async def test_escape_sequences_of_the_model_do_not_reach_the_terminal(start: St
     assert "\\x1b]0;owned\\x07" in result.stdout
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("trace_id", "user", "expected"),
     [
         ("nothex", OPERATOR, (2, "expected 32 hex digits")),
@@ -124,10 +131,8 @@ async def test_escape_sequences_of_the_model_do_not_reach_the_terminal(start: St
     ],
 )
 async def test_wrong_use_is_explained(
-    start: Start, tmp_path: Path, trace_id: str, user: User, expected: tuple[int, str]
+    receiver: Receiver, tmp_path: Path, trace_id: str, user: User, expected: tuple[int, str]
 ) -> None:
-    receiver = await start(spoken("Yes."))
-
     result = await run(receiver, tmp_path, trace_id, token=user.token)
 
     assert (result.exit_code, receiver.gateway.received) == (expected[0], [])

@@ -23,11 +23,13 @@ from tests.platform.explain.conftest import (
     ROOT,
     TRACE,
     Json,
+    Receiver,
     Start,
     calling,
     ended,
     path_of,
     results_of,
+    sentences_of,
     spoken,
 )
 from tests.support.access import ADMIN, OPERATOR, bearer
@@ -42,7 +44,7 @@ OBEDIENT: tuple[tuple[str, Json], ...] = (
     ("get_span", {"span_id": f"' OR TraceId='{OTHERS}"}),
     ("get_trace", {"trace_id": OTHERS}),
 )
-QUESTIONS_OF_OTHERS: tuple[tuple[str, Json], ...] = (
+CALLS_FOR_OTHERS: tuple[tuple[str, Json], ...] = (
     ("errors", {"filter": "project=prj_2"}),
     ("errors", {"filter": f'project=prj_2 or service="{MARKER} web"'}),
     ("compare_deployments", {"a": "dpl_1", "b": f"dpl_{MARKER}"}),
@@ -82,9 +84,7 @@ async def test_model_that_obeys_changes_and_reaches_nothing(
 
     events = await receiver.explained(HOSTILE, user)
 
-    results = [
-        message["content"] for message in receiver.requests[1]["messages"] if message["role"] == "tool"
-    ]
+    results = results_of(receiver.requests[1])
     for result in results[:4]:
         assert result.startswith("there is no such tool")
     assert all(MARKER not in result for result in results)
@@ -98,15 +98,17 @@ async def test_model_that_obeys_changes_and_reaches_nothing(
 
 @pytest.mark.parametrize("user", [ADMIN, OPERATOR, LIMITED], ids=lambda user: user.name)
 @pytest.mark.parametrize("trace_id", [TRACE, HOSTILE])
-async def test_question_about_another_project_finds_nothing(start: Start, user: User, trace_id: str) -> None:
-    receiver = await start(calling(*QUESTIONS_OF_OTHERS), spoken("Yes."))
+async def test_calls_for_another_project_return_nothing_of_it(
+    start: Start, user: User, trace_id: str
+) -> None:
+    receiver = await start(calling(*CALLS_FOR_OTHERS), spoken("Yes."))
 
     await receiver.explained(trace_id, user)
 
-    # The questions of the model name the other project; the results do not.
-    results = [message for message in receiver.requests[1]["messages"] if message["role"] == "tool"]
+    # The calls of the model name the other project; the results do not.
+    results = results_of(receiver.requests[1])
     answered = json.dumps(results).replace(f"dpl_{MARKER}", "")
-    assert len(results) == len(QUESTIONS_OF_OTHERS)
+    assert len(results) == len(CALLS_FOR_OTHERS)
     assert MARKER not in answered
     assert MARKER not in json.dumps(receiver.requests[0])
 
@@ -135,21 +137,20 @@ async def test_tools_read_only_spans_near_the_trace(start: Start) -> None:
 
     await receiver.explained(TRACE, ADMIN)
 
-    results = json.dumps([each for each in receiver.requests[1]["messages"] if each["role"] == "tool"])
+    results = "".join(results_of(receiver.requests[1]))
     assert "deadlock" in results
     assert DISTANT not in results
 
 
-async def test_trace_of_another_project_is_answered_like_an_unknown_one(start: Start) -> None:
-    receiver = await start(spoken("Yes."))
+async def test_trace_of_another_project_is_answered_like_an_unknown_one(receiver: Receiver) -> None:
+    for method in ("GET", "POST"):
+        answers = [
+            await receiver.client.request(method, path_of(trace_id), json={}, headers=bearer(LIMITED))
+            for trace_id in (OTHERS, "e" * 32)
+        ]
 
-    answers = [
-        await receiver.client.post(path_of(trace_id), json={}, headers=bearer(LIMITED))
-        for trace_id in (OTHERS, "e" * 32)
-    ]
-
-    assert [answer.status for answer in answers] == [404, 404]
-    assert await answers[0].text() == await answers[1].text()
+        assert [answer.status for answer in answers] == [404, 404], method
+        assert await answers[0].text() == await answers[1].text()
     assert receiver.gateway.received == []
 
 
@@ -188,7 +189,7 @@ async def test_reference_in_a_span_does_not_become_known(start: Start) -> None:
         spoken("[span:0000000000000009] is the cause. It began here [span:0000000000000010].")
     )
 
-    stated = [event["stated"] for event in await receiver.explained(HOSTILE) if "stated" in event]
+    stated = sentences_of(await receiver.explained(HOSTILE))
 
     assert [sentence["is_refuted"] for sentence in stated] == [True, False]
 

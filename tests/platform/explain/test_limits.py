@@ -20,6 +20,7 @@ from tests.platform.explain.conftest import (
     LIMITED,
     TRACE,
     Json,
+    Receiver,
     Start,
     calling,
     ended,
@@ -31,6 +32,7 @@ from tests.platform.explain.conftest import (
     text_of,
 )
 from tests.support.access import ADMIN, OPERATOR, VIEWER, bearer
+from tests.support.cases import each_case
 from tests.support.platform_server import Answer
 
 
@@ -81,11 +83,12 @@ async def test_answer_has_a_limit(start: Start) -> None:
     assert "longer than" in ended(events)["problem"]
 
 
-@pytest.mark.parametrize("part", ["id", "name", "arguments"])
-async def test_calls_count_towards_the_length_of_the_answer(start: Start, part: str) -> None:
+@each_case("part", ["id", "name", "arguments"])
+async def test_calls_count_towards_the_length_of_the_answer(receiver: Receiver, part: str) -> None:
     texts = {"name": "errors", "arguments": "{}", part: "x" * (ANSWER_CHARACTERS_MAX + 1)}
     call = {"index": 0, "id": texts.pop("id", "call_0"), "function": texts}
-    receiver = await start(streamed({"tool_calls": [call]}), spoken("Yes."))
+    receiver.gateway.received.clear()
+    receiver.gateway.script(streamed({"tool_calls": [call]}), spoken("Yes."))
 
     events = await receiver.explained()
 
@@ -108,26 +111,29 @@ async def test_stream_without_texts_is_ended(
     assert "not complete after" in ended(events)["problem"]
 
 
-@pytest.mark.parametrize(
+BEGINNING = b'data: {"choices": [{"delta": {"content": "The cause is"}}]}\n\n'
+
+
+@each_case(
     "answer",
     [
         spoken("The cause is", is_cut=True),
         spoken("The cause is", reason="length"),
         spoken("The cause is", reason="content_filter"),
         streamed({"content": "The cause is"}, {"content": 1}, is_cut=True),
-        Answer(pieces=[b'data: {"choices": [{"delta": {"content": "The cause is"}}]}\n\n', b"data: {\n\n"]),
+        Answer(pieces=[BEGINNING, b"data: {\n\n"]),
         Answer(
             pieces=[
-                b'data: {"choices": [{"delta": {"content": "The cause is"}}]}\n\n',
+                BEGINNING,
                 b'data: {"error": {}}\n\n',
             ]
         ),
-        Answer(pieces=[b'data: {"choices": [{"delta": {"content": "The cause is"}}]}\n\n']),
+        Answer(pieces=[BEGINNING]),
     ],
     ids=["cut", "length", "filter", "cut with another shape", "malformed", "error", "no end"],
 )
-async def test_answer_that_was_cut_is_shown_as_cut(start: Start, answer: Answer) -> None:
-    receiver = await start(answer)
+async def test_answer_that_was_cut_is_shown_as_cut(receiver: Receiver, answer: Answer) -> None:
+    receiver.gateway.script(answer)
 
     events = await receiver.explained()
 
@@ -136,12 +142,13 @@ async def test_answer_that_was_cut_is_shown_as_cut(start: Start, answer: Answer)
     assert ended(events)["usage"]["input_tokens"] > 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "expected"),
     [(401, "key"), (403, ""), (404, "platform models"), (429, ""), (500, ""), (302, "")],
 )
-async def test_error_of_the_gateway_is_no_answer(start: Start, status: int, expected: str) -> None:
-    receiver = await start(Answer({"error": {"message": f"secret {API_KEY}"}}, status=status))
+async def test_error_of_the_gateway_is_no_answer(receiver: Receiver, status: int, expected: str) -> None:
+    receiver.gateway.received.clear()
+    receiver.gateway.script(Answer({"error": {"message": f"secret {API_KEY}"}}, status=status))
 
     events = await receiver.explained()
 
@@ -161,7 +168,7 @@ async def test_answer_without_text_is_no_answer(start: Start) -> None:
     assert ended(await receiver.explained())["problem"] == "the model answered without text"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("missing", "name"), [({"api_key": ""}, "platform.api_key"), ({"model": ""}, "platform.explain.model")]
 )
 async def test_nothing_is_sent_until_the_settings_are_set(start: Start, missing: Json, name: str) -> None:
@@ -174,18 +181,7 @@ async def test_nothing_is_sent_until_the_settings_are_set(start: Start, missing:
     assert receiver.gateway.received == []
 
 
-async def test_unknown_trace_is_not_found(start: Start) -> None:
-    receiver = await start(spoken("Yes."))
-
-    for method in ("GET", "POST"):
-        answer = await receiver.client.request(method, path_of("e" * 32), json={}, headers=headers())
-        assert answer.status == 404, method
-    assert receiver.gateway.received == []
-
-
-async def test_only_operators_may_spend_money(start: Start) -> None:
-    receiver = await start(spoken("Yes."))
-
+async def test_only_operators_may_spend_money(receiver: Receiver) -> None:
     for user, status in ((VIEWER, 403), (OPERATOR, 200), (ADMIN, 200), (LIMITED, 200)):
         for method in ("GET", "POST"):
             answer = await receiver.client.request(method, path_of(TRACE), json={}, headers=bearer(user))
@@ -194,40 +190,28 @@ async def test_only_operators_may_spend_money(start: Start) -> None:
     assert len(receiver.gateway.received) == 3
 
 
-async def test_form_of_another_site_is_refused(start: Start) -> None:
-    receiver = await start(spoken("Yes."))
-
+async def test_form_of_another_site_is_refused(receiver: Receiver) -> None:
     answer = await receiver.client.post(path_of(TRACE), data={"a": "b"}, headers=headers())
 
     assert answer.status == 415
     assert receiver.gateway.received == []
 
 
-async def test_one_explanation_at_a_time_for_each_caller(start: Start) -> None:
-    receiver = await start(spoken("Wait.", hangs=True))
-    client = receiver.client
-
-    first = await client.post(path_of(TRACE), json={}, headers=headers())
-    second = await client.post(path_of(TRACE), json={}, headers=headers())
-    other = await client.post(path_of(TRACE), json={}, headers=bearer(ADMIN))
-
-    assert (first.status, second.status, other.status) == (200, 429, 200)
-    assert "one at a time" in await second.text()
-    first.close()
-    other.close()
-
-
-async def test_explanations_of_all_callers_have_a_limit(
+async def test_explanations_of_each_caller_and_of_all_callers_have_a_limit(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explainer, "EXPLANATIONS_MAX", 1)
-    receiver = await start(spoken("Wait.", hangs=True))
+    monkeypatch.setattr(explainer, "EXPLANATIONS_MAX", 2)
+    client = (await start(spoken("Wait.", hangs=True))).client
 
-    first = await receiver.client.post(path_of(TRACE), json={}, headers=headers())
-    second = await receiver.client.post(path_of(TRACE), json={}, headers=bearer(ADMIN))
+    answers = [
+        await client.post(path_of(TRACE), json={}, headers=bearer(user))
+        for user in (OPERATOR, OPERATOR, ADMIN, LIMITED)
+    ]
 
-    assert (first.status, second.status) == (200, 503)
-    first.close()
+    assert [answer.status for answer in answers] == [200, 429, 200, 503]
+    assert "one at a time" in await answers[1].text()
+    for answer in answers:
+        answer.close()
 
 
 async def test_client_that_leaves_cancels_the_request_to_the_gateway(start: Start) -> None:
@@ -243,7 +227,7 @@ async def test_client_that_leaves_cancels_the_request_to_the_gateway(start: Star
 
     (line,) = [line for line in logged if line["event"] == "explanation ended"]
     assert line["error"] == "cancelled"
-    # The place is free again.
+    # Another explanation is possible again.
     assert ended(await receiver.explained())["outcome"] == "complete"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from playwright.async_api import Browser, Page
@@ -27,10 +28,10 @@ from tests.platform.explain.conftest import (
 )
 from tests.support.access import OPERATOR, VIEWER, session
 from tests.support.browser import accessibility_violations, chromium, faultless_page, needs_chromium
+from tests.support.cases import FailedCases, each_case
 from tests.support.platform_server import Answer
 
 ANSWER = f"The update met a deadlock [span:{QUERY}]. The cache failed [span:{MISSING}]. <b>Bold</b> is text."
-CUT = "The answer was cut:"
 
 
 async def shown(receiver: Receiver, trace_id: str = TRACE, user: User = OPERATOR) -> Document:
@@ -78,12 +79,10 @@ async def test_page_says_how_to_switch_explanations_on(start: Start) -> None:
     assert "explain" not in [form.get("id") for form in tags(page, "form")]
 
 
-@pytest.mark.parametrize(("user", "is_linked"), [(VIEWER, False), (OPERATOR, True), (LIMITED, True)])
-async def test_trace_page_leads_operators_to_the_explanation(
-    start: Start, user: User, *, is_linked: bool
+@each_case(("user", "is_linked"), [(VIEWER, False), (OPERATOR, True), (LIMITED, True)])
+async def test_trace_page_links_operators_to_the_explanation(
+    receiver: Receiver, user: User, *, is_linked: bool
 ) -> None:
-    receiver = await start(spoken("Yes."))
-
     page = Document(await (await receiver.client.get(f"/trace/{TRACE}", headers=session(user))).text())
 
     assert (f"/trace/{TRACE}/explain" in page.links) == is_linked
@@ -102,22 +101,27 @@ async def test_answer_without_the_script_has_links_and_struck_sentences(start: S
     assert 'errors with {"filter": "service=web"}' in page.text
 
 
-async def test_failure_without_the_script_is_called_no_answer(start: Start) -> None:
-    receiver = await start(Answer({}, status=500))
+@each_case(
+    ("answer", "texts"),
+    [
+        pytest.param(
+            Answer({}, status=500), ["There is no answer: the gateway answered 500"], id="no answer"
+        ),
+        pytest.param(
+            spoken("Wrong cause", is_cut=True),
+            ["The answer was cut:", "What arrived is not an explanation."],
+            id="cut",
+        ),
+    ],
+)
+async def test_page_without_the_script_reports_an_incomplete_answer(
+    receiver: Receiver, answer: Answer, texts: list[str]
+) -> None:
+    receiver.gateway.script(answer)
 
     page = await sent(receiver)
 
-    assert "There is no answer: the gateway answered 500" in page.text
-    assert "The model has answered" not in page.text
-
-
-async def test_cut_answer_without_the_script_is_called_cut(start: Start) -> None:
-    receiver = await start(spoken("Wrong cause", is_cut=True))
-
-    page = await sent(receiver)
-
-    assert CUT in page.text
-    assert "What arrived is not an explanation." in page.text
+    assert [text for text in texts if text not in page.text] == []
     assert "The model has answered" not in page.text
     assert "answer cut" in [attributes.get("class") for attributes in tags(page, "p")]
 
@@ -131,9 +135,7 @@ async def test_hostile_texts_stay_text(start: Start) -> None:
     assert "<img src=x onerror=alert(1)>" in page.text
 
 
-async def test_unknown_trace_and_hidden_trace_have_the_same_page(start: Start) -> None:
-    receiver = await start(spoken("Yes."))
-
+async def test_unknown_trace_and_hidden_trace_have_the_same_page(receiver: Receiver) -> None:
     texts = []
     for trace_id in (OTHERS, "e" * 32):
         answer = await receiver.client.get(f"/trace/{trace_id}/explain", headers=session(LIMITED))
@@ -141,32 +143,31 @@ async def test_unknown_trace_and_hidden_trace_have_the_same_page(start: Start) -
     assert texts[0] == texts[1]
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """Yield a browser."""
-    async with chromium() as running:
-        yield running
-
-
-async def opened(page: Page, receiver: Receiver, trace_id: str = TRACE) -> None:
-    """Log in and open the page."""
+@asynccontextmanager
+async def opened(browser: Browser, receiver: Receiver, trace_id: str = TRACE) -> AsyncIterator[Page]:
+    """Log in, open the page, and press its button."""
     origin = str(receiver.client.make_url("")).rstrip("/")
     value = session(OPERATOR)["Cookie"].partition("=")[2]
-    await page.context.add_cookies([{"name": COOKIE, "value": value, "url": origin}])
-    await page.goto(f"{origin}/trace/{trace_id}/explain")
-
-
-@needs_chromium
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_script_streams_the_answer_into_the_page(start: Start, browser: Browser, theme: str) -> None:
-    receiver = await start(calling(("errors", {})), spoken(ANSWER, usage=(1_100, 20)))
-    origin = str(receiver.client.make_url("")).rstrip("/")
-    async with faultless_page(
-        browser, origin, color_scheme=theme, viewport={"width": 320, "height": 640}
-    ) as page:
-        await opened(page, receiver)
-        assert await accessibility_violations(page) == []
+    async with faultless_page(browser, origin, viewport={"width": 320, "height": 640}) as page:
+        await page.context.add_cookies([{"name": COOKIE, "value": value, "url": origin}])
+        await page.goto(f"{origin}/trace/{trace_id}/explain")
+        assert await violations_in_both_themes(page) == []
         await page.get_by_role("button", name="Send and explain").click()
+        yield page
+
+
+async def violations_in_both_themes(page: Page) -> list[str]:
+    """Return the violations of accessibility."""
+    violations: list[str] = []
+    for theme in ("dark", "light"):
+        await page.emulate_media(color_scheme=theme)
+        violations += await accessibility_violations(page)
+    return violations
+
+
+async def shows_the_answer(browser: Browser, receiver: Receiver) -> None:
+    receiver.gateway.script(calling(("errors", {})), spoken(ANSWER, usage=(1_100, 20)))
+    async with opened(browser, receiver) as page:
         await page.get_by_text("The model has answered.").wait_for()
 
         answer = page.locator("#answer")
@@ -176,29 +177,21 @@ async def test_script_streams_the_answer_into_the_page(start: Start, browser: Br
         assert link == f"/trace/{TRACE}?span={QUERY}"
         assert await answer.locator("b").count() == 0
         assert await page.locator("#sent li").count() == 3
-        assert await accessibility_violations(page) == []
+        assert await violations_in_both_themes(page) == []
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@needs_chromium
-async def test_script_shows_a_cut_answer_as_cut(start: Start, browser: Browser) -> None:
-    receiver = await start(spoken("Wrong cause", is_cut=True))
-    origin = str(receiver.client.make_url("")).rstrip("/")
-    async with faultless_page(browser, origin) as page:
-        await opened(page, receiver)
-        await page.get_by_role("button", name="Send and explain").click()
+async def shows_a_cut_answer_as_cut(browser: Browser, receiver: Receiver) -> None:
+    receiver.gateway.script(spoken("Wrong cause", is_cut=True))
+    async with opened(browser, receiver) as page:
         await page.get_by_text("What arrived is not an explanation.").wait_for()
 
         assert "cut" in (await page.locator("#answer").get_attribute("class") or "")
 
 
-@needs_chromium
-async def test_stop_ends_the_explanation(start: Start, browser: Browser) -> None:
-    receiver = await start(spoken("It was slow. ", "And", hangs=True), spoken("Yes."))
-    origin = str(receiver.client.make_url("")).rstrip("/")
-    async with faultless_page(browser, origin) as page:
-        await opened(page, receiver)
-        await page.get_by_role("button", name="Send and explain").click()
+async def stops(browser: Browser, receiver: Receiver) -> None:
+    receiver.gateway.script(spoken("It was slow. ", "And", hangs=True))
+    async with opened(browser, receiver) as page:
         await page.get_by_text("It was slow.").wait_for()
         await page.get_by_role("button", name="Stop").click()
         await page.get_by_text("Stopped. What arrived is not an explanation.").wait_for()
@@ -206,14 +199,21 @@ async def test_stop_ends_the_explanation(start: Start, browser: Browser) -> None
         assert await page.get_by_role("button", name="Send and explain").is_enabled()
 
 
-@needs_chromium
-async def test_script_keeps_hostile_texts_as_text(start: Start, browser: Browser) -> None:
-    receiver = await start(calling(*[(text, {text: text}) for text in INJECTIONS]), spoken(*INJECTIONS))
-    origin = str(receiver.client.make_url("")).rstrip("/")
-    async with faultless_page(browser, origin) as page:
-        await opened(page, receiver, HOSTILE)
-        await page.get_by_role("button", name="Send and explain").click()
+async def keeps_hostile_texts_as_text(browser: Browser, receiver: Receiver) -> None:
+    receiver.gateway.script(calling(*[(text, {text: text}) for text in INJECTIONS]), spoken(*INJECTIONS))
+    async with opened(browser, receiver, HOSTILE) as page:
         await page.get_by_text("The model has answered.").wait_for()
 
         assert await page.locator("main img, main b").count() == 0
         assert "<img src=x onerror=alert(1)>" in await page.locator("#answer").inner_text()
+
+
+@needs_chromium
+async def test_script_shows_the_answer_as_it_arrives(receiver: Receiver) -> None:
+    failed = FailedCases()
+    # One browser for all cases, because its start takes most of their time.
+    async with chromium() as browser:
+        for case in (shows_the_answer, shows_a_cut_answer_as_cut, keeps_hostile_texts_as_text, stops):
+            with failed.case(case.__name__):
+                await case(browser, receiver)
+    failed.raise_all()

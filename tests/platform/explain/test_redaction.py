@@ -35,7 +35,7 @@ def test_value_of_a_secret_key_is_replaced(redactor: Redactor, key: str) -> None
     assert redactor.value({"a": [{key: {"inner": 1}}]}) == {"a": [{key: HIDDEN_KEY}]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "Authorization: Basic dXNlcjpwYXNz",
@@ -77,7 +77,7 @@ def test_every_harmless_text_of_the_corpus_is_kept(redactor: Redactor) -> None:
     assert [text for text in texts if redactor.text(text) != text] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("key", "value"),
     [
         ("gen_ai.usage.input_tokens", 512),
@@ -116,7 +116,7 @@ def test_mark_names_the_rule() -> None:
     }
 
 
-@pytest.mark.parametrize("part", ["a", "k=", "<a ", "%25", "\\", "://", "token: expired ", "curl -u "])
+@each_case("part", ["a", "k=", "<a ", "%25", "\\", "://", "token: expired ", "curl -u "])
 def test_hostile_text_without_a_secret_is_searched_to_its_end(part: str) -> None:
     assert rule_of_text(part * (65_536 // len(part))) is None
 

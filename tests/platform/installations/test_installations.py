@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.durable.files import DIRECTORY_MODE, FILE_MODE
+from receiver.durable.files import DIRECTORY_MODE, DISK, FILE_MODE
 from receiver.errors import InstallationFailed, OperatorError
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.records import CHANGES_MAX, State
@@ -109,7 +110,7 @@ def test_id_of_any_characters_stays_inside_the_directory(tmp_path: Path, name: s
     assert len(list((tmp_path / "platform").rglob("*"))) == 4
 
 
-def test_p40_states_are_the_same_in_whatever_order_they_arrive(tmp_path: Path) -> None:
+def test_p40_states_are_the_same_in_any_order_of_arrival(tmp_path: Path) -> None:
     changes: list[tuple[State, float]] = [("disabled", 10), ("active", 20), ("disabled", 30), ("removed", 25)]
     for number in range(10):
         stored = Installations(tmp_path / str(number))
@@ -171,24 +172,18 @@ def test_p34_scopes_are_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", KEY])
-def test_files_are_readable_by_their_owner_only(tmp_path: Path, key: str) -> None:
+def test_files_are_readable_by_their_owner_only_also_if_their_modes_were_widened(
+    tmp_path: Path, key: str
+) -> None:
     Installations(tmp_path / "platform", key).add(installation(), TOKEN)
 
-    modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
-    assert modes == {FILE_MODE}
-    assert (tmp_path / "platform" / "tokens").stat().st_mode & 0o777 == DIRECTORY_MODE
-
-
-def test_modes_that_were_widened_are_narrowed_at_the_next_start(tmp_path: Path) -> None:
-    Installations(tmp_path).add(installation(), TOKEN)
-    token = tmp_path / "tokens" / "icfg_a1"
-    token.chmod(0o644)
-    token.parent.chmod(0o755)
-
-    Installations(tmp_path)
-
-    assert token.stat().st_mode & 0o777 == FILE_MODE
-    assert token.parent.stat().st_mode & 0o777 == DIRECTORY_MODE
+    for _ in range(2):
+        modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+        assert modes == {FILE_MODE}
+        assert (tmp_path / "platform" / "tokens").stat().st_mode & 0o777 == DIRECTORY_MODE
+        (tmp_path / "platform" / "tokens" / "icfg_a1").chmod(0o644)
+        (tmp_path / "platform" / "tokens").chmod(0o755)
+        Installations(tmp_path / "platform", key)
 
 
 def test_destroyed_token_is_in_no_file(tmp_path: Path) -> None:
@@ -206,22 +201,17 @@ def test_destroyed_token_is_in_no_file(tmp_path: Path) -> None:
     assert stored.token("icfg_a1") == ""
 
 
-def test_key_encrypts_tokens(tmp_path: Path) -> None:
-    Installations(tmp_path, KEY).add(installation(), TOKEN)
+def test_tokens_are_encrypted_with_a_key_and_stored_ones_at_the_next_start(tmp_path: Path) -> None:
+    Installations(tmp_path / "new", KEY).add(installation(), TOKEN)
+    Installations(tmp_path / "old").add(installation(), TOKEN)
+    second_name = tmp_path / "old" / "second name of the file"
+    second_name.hardlink_to(tmp_path / "old" / "tokens" / "icfg_a1")
 
-    assert TOKEN.encode() not in bytes_below(tmp_path)
-    assert Installations(tmp_path, KEY).token("icfg_a1") == TOKEN
+    for directory in (tmp_path / "new", tmp_path / "old"):
+        Installations(directory, KEY)
 
-
-def test_stored_tokens_are_encrypted_at_the_next_start_with_a_key(tmp_path: Path) -> None:
-    Installations(tmp_path).add(installation(), TOKEN)
-    second_name = tmp_path / "second name of the file"
-    second_name.hardlink_to(tmp_path / "tokens" / "icfg_a1")
-
-    Installations(tmp_path, KEY)
-
-    assert TOKEN.encode() not in bytes_below(tmp_path)
-    assert Installations(tmp_path, KEY).token("icfg_a1") == TOKEN
+        assert TOKEN.encode() not in bytes_below(directory)
+        assert Installations(directory, KEY).token("icfg_a1") == TOKEN
 
 
 @pytest.mark.parametrize(
@@ -255,15 +245,16 @@ def test_token_file_of_another_installation_is_refused(tmp_path: Path) -> None:
         stored.token("icfg_b2")
 
 
-@pytest.mark.parametrize("length", range(60))
-def test_token_file_that_is_cut_is_refused(tmp_path: Path, length: int) -> None:
+def test_token_file_that_is_cut_is_refused(tmp_path: Path) -> None:
     stored = Installations(tmp_path, KEY)
     stored.add(installation(), TOKEN)
     file = tmp_path / "tokens" / "icfg_a1"
-    file.write_bytes(file.read_bytes()[:length])
+    content = file.read_bytes()
+    for length in range(60):
+        file.write_bytes(content[:length])
 
-    with pytest.raises(OperatorError, match="token file"):
-        stored.token("icfg_a1")
+        with pytest.raises(OperatorError, match="token file"):
+            stored.token("icfg_a1")
 
 
 def test_files_that_cannot_be_read_do_not_hide_the_other_installations(tmp_path: Path) -> None:
@@ -318,49 +309,45 @@ def test_token_that_cannot_be_destroyed_is_destroyed_later(tmp_path: Path) -> No
     assert not stored.has_token("icfg_a1")
 
 
+def at_every_call(tmp_path: Path, error: BaseException) -> Iterator[tuple[Path, DiskFault]]:
+    """Yield a directory and a fault for each call of the disk, until the last fault is not reached."""
+    for at in range(1, 100):
+        fault = DiskFault(WRITE_CALLS, at, is_permanent=isinstance(error, Killed), error=lambda: error)
+        yield tmp_path / str(at), fault
+        if not fault.is_reached:
+            return
+    pytest.fail("the fault was reached at every call")
+
+
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "disk full"), Killed()], ids=["full", "killed"])
 @pytest.mark.parametrize("key", ["", KEY], ids=["plain", "encrypted"])
 def test_fault_at_any_call_leaves_no_token_without_its_record(
     tmp_path: Path, error: BaseException, key: str
 ) -> None:
-    for at in range(1, 100):
-        directory = tmp_path / str(at)
-        fault = DiskFault(WRITE_CALLS, at, is_permanent=isinstance(error, Killed), error=lambda: error)
-        try:
-            with process_with(fault):
-                Installations(directory, key).add(installation(), TOKEN)
-        except (OSError, Killed):
-            pass
+    for directory, fault in at_every_call(tmp_path, error):
+        with suppress(OSError, Killed), process_with(fault):
+            Installations(directory, key).add(installation(), TOKEN)
 
         reopened = Installations(directory, key)
 
-        assert reopened.token("icfg_a1") in ("", TOKEN)
+        assert reopened.token("icfg_a1") in (("", TOKEN) if fault.is_reached else (TOKEN,))
         assert reopened.find("icfg_a1") is not None or not reopened.has_token("icfg_a1")
         assert not list(directory.rglob("*.tmp"))
-        if not fault.is_reached:
-            assert reopened.token("icfg_a1") == TOKEN
-            return
-    pytest.fail("the fault was reached at every place")
 
 
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "input/output error"), Killed()], ids=["error", "killed"]
 )
 @pytest.mark.parametrize("key", ["", KEY], ids=["removal", "encryption"])
-def test_fault_while_a_token_is_destroyed_or_encrypted_is_made_good_at_the_next_start(
+def test_fault_while_a_token_is_destroyed_or_encrypted_is_repaired_at_the_next_start(
     tmp_path: Path, error: BaseException, key: str
 ) -> None:
-    for at in range(1, 100):
-        directory = tmp_path / str(at)
+    for directory, fault in at_every_call(tmp_path, error):
         Installations(directory).add(installation(), TOKEN)
-        fault = DiskFault(WRITE_CALLS, at, is_permanent=isinstance(error, Killed), error=lambda: error)
-        try:
-            with process_with(fault):
-                stored = Installations(directory, key)
-                if not key:
-                    stored.set_state("icfg_a1", "removed", T0_S + 1)
-        except (OSError, Killed):
-            pass
+        with suppress(OSError, Killed), process_with(fault):
+            stored = Installations(directory, key)
+            if not key:
+                stored.set_state("icfg_a1", "removed", T0_S + 1)
 
         reopened = Installations(directory, key)
 
@@ -368,30 +355,34 @@ def test_fault_while_a_token_is_destroyed_or_encrypted_is_made_good_at_the_next_
         assert record is not None
         assert reopened.token("icfg_a1") == ("" if record.is_ended else TOKEN)
         assert TOKEN.encode() not in bytes_below(directory) or not (key or record.is_ended)
-        if not fault.is_reached:
-            assert bool(key) != record.is_ended
-            return
-    pytest.fail("the fault was reached at every place")
+        assert fault.is_reached or bool(key) != record.is_ended
 
 
-@pytest.mark.parametrize("call", ["add", "open"])
-def test_process_with_a_token_dumps_no_core(tmp_path: Path, call: str) -> None:
-    lines = [
-        "import ctypes, pathlib, sys",
-        "from receiver.platform.installations.installations import Installations",
-        "from tests.support.installations import installation",
-        "stored = Installations(pathlib.Path(sys.argv[1]))",
-        "stored.add(installation(), 'token')" if call == "add" else "",
-        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))",
-    ]
-    if call == "open":
-        Installations(tmp_path).add(installation(), TOKEN)
+@pytest.mark.parametrize("place", ["", "installations", "tokens"])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+def test_directory_that_cannot_be_listed_stops_neither_the_start_nor_later_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int
+) -> None:
+    Installations(tmp_path).add(installation(), TOKEN)
+    names = DISK.names
 
-    dumpable = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines), str(tmp_path)],
-        check=True,
-        capture_output=True,
-        cwd=Path(__file__).parents[3],
-    )
+    def refuse(path: Path) -> list[str]:
+        if path.is_relative_to(tmp_path / place):
+            raise OSError(code, os.strerror(code), str(path))
+        return names(path)
 
-    assert dumpable.stdout.strip() == b"0"
+    with monkeypatch.context() as patch:
+        patch.setattr(DISK, "names", refuse)
+        stored = Installations(tmp_path)
+        if place != "tokens":
+            assert stored.all() == []
+            with pytest.raises(OSError, match=os.strerror(code)):
+                stored.add(installation(team_id="team_2"), "another token")
+            with pytest.raises(OSError, match=os.strerror(code)):
+                stored.set_state("icfg_a1", "removed", T0_S + 1)
+
+    stored.complete()
+    assert [each.id for each in stored.all()] == ["icfg_a1"]
+    assert stored.token("icfg_a1") == TOKEN
+    with pytest.raises(InstallationFailed, match="used before"):
+        stored.add(installation(team_id="team_2"), "another token")

@@ -16,6 +16,7 @@ from receiver.platform.installations.lifecycle import (
     next_state,
 )
 from receiver.platform.installations.records import Installation, State, StateChange
+from tests.support.cases import each_case
 from tests.support.installations import T0_S, TOKEN, installation
 
 DAY_S = 86_400.0
@@ -125,7 +126,7 @@ def test_p42_transfer_of_ownership_restores_the_installation(platform: Platform)
     assert platform.record.deleted_at_s is None
 
 
-def test_p42_installation_that_nobody_took_over_is_deleted_after_30_days(platform: Platform) -> None:
+def test_p42_installation_without_a_transfer_is_deleted_after_30_days(platform: Platform) -> None:
     platform.verdict = "disabled"
     platform.wait(30 * DAY_S - 600, 600.0)
     platform.verdict = "unauthorized"
@@ -139,7 +140,7 @@ def test_p42_installation_that_nobody_took_over_is_deleted_after_30_days(platfor
     assert len(platform.probed_at_s) == count
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("state", "verdict", "days", "expected"),
     [
         ("active", "works", 0, "active"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from receiver.platform.installations.installing import NEEDED
 from receiver.platform.installations.platform_records import open_records
 from receiver.settings import Settings
 from tests.support.access import ADMIN, receiver_with, session
+from tests.support.cases import each_case
 from tests.support.installations import T0_S, TOKEN, installation
 from tests.support.installing import HTML, refusal, shown
 from tests.support.token_server import settings_of
@@ -18,9 +17,9 @@ from tests.support.token_server import settings_of
 PLATFORM = settings_of("https://api.platform.test")
 
 
-@pytest.mark.parametrize("name", NEEDED)
-async def test_missing_setting_is_named(tmp_path: Path, name: str) -> None:
-    settings = settings_of("https://api.platform.test", **{name: ""})
+@each_case(("name", "value"), [*((name, "") for name in NEEDED), ("install_url", "javascript:alert(1)")])
+async def test_setting_that_is_missing_or_no_address_is_named(tmp_path: Path, name: str, value: str) -> None:
+    settings = settings_of("https://api.platform.test", **{name: value})
     async with receiver_with(tmp_path, platform=settings) as client:
         page = await shown(client)
         begun = await client.get("/platform/install", headers={**HTML, **session(ADMIN)})
@@ -29,14 +28,6 @@ async def test_missing_setting_is_named(tmp_path: Path, name: str) -> None:
     assert f"platform.{name}" in page.text
     assert "/platform/install" not in page.links
     assert f"platform.{name}" in text
-
-
-async def test_address_that_is_none_is_named(tmp_path: Path) -> None:
-    settings = settings_of("https://api.platform.test", install_url="javascript:alert(1)")
-    async with receiver_with(tmp_path, platform=settings) as client:
-        page = await shown(client)
-
-    assert "platform.install_url" in page.text
 
 
 def add_installation(directory: Path, **fields: object) -> None:

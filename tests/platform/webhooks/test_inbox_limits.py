@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from receiver.errors import InboxFull
 from receiver.platform.webhooks import inbox as inbox_module
 from receiver.platform.webhooks.inbox import Inbox, Note
-from receiver.platform.webhooks.webhook import parse
+from receiver.platform.webhooks.webhook import Webhook, parse
 from receiver.settings import Webhook as Limits
 from tests.platform.webhooks.test_inbox import DATA, keep, new_applier, new_disk
+from tests.support.cases import each_case
 from tests.support.memory_disk import MemoryDisk
 from tests.support.webhooks import NOW_MS, document
 
@@ -68,44 +70,38 @@ def test_waiting_webhooks_are_listed_once_for_a_sixteenth_of_the_free_space() ->
     assert disk.listing_count == 2
 
 
-def test_each_further_intake_exceeds_the_number_by_a_sixteenth_at_most() -> None:
-    disk, limits = new_disk(), Limits(waiting_max=160)
-    inbox, other = Inbox(DATA, disk), Inbox(DATA, disk)
-    keep(other, "first", limits=limits)
-
-    fill(inbox, limits, "a")
-    assert len(waiting_sizes(disk)) == 160
-
-    fill(other, limits, "b")
-    assert 160 < len(waiting_sizes(disk)) <= 170
-
-
-def test_each_further_intake_exceeds_the_size_by_a_sixteenth_at_most() -> None:
-    disk, limits = new_disk(), Limits(waiting_bytes_max=32_000)
+@each_case(
+    ("limits", "measure", "limit"),
+    [
+        pytest.param(Limits(waiting_max=160), len, 160, id="number"),
+        pytest.param(Limits(waiting_bytes_max=32_000), sum, 32_000, id="size"),
+    ],
+)
+def test_each_further_intake_exceeds_a_limit_by_a_sixteenth_at_most(
+    limits: Limits, measure: Callable[[list[int]], int], limit: int
+) -> None:
+    disk = new_disk()
     inbox, other = Inbox(DATA, disk), Inbox(DATA, disk)
     keep(other, "first", limits=limits)
 
     fill(inbox, limits, "a")
     sizes = waiting_sizes(disk)
-    assert 32_000 - max(sizes) < sum(sizes) <= 32_000
+    assert limit - max(sizes) < measure(sizes) <= limit
 
     fill(other, limits, "b")
-    assert 32_000 < sum(waiting_sizes(disk)) <= 34_000
+    assert limit < measure(waiting_sizes(disk)) <= limit * 17 // 16
 
 
-def note_of(webhook_id: str, received_at_ms: int, body: bytes = b"{}") -> tuple[Note, object]:
-    webhook = parse(document(webhook_id), received_at_ms)
-    return (
-        Note(webhook_id, webhook.type, 0, received_at_ms, received_at_ms, "unknown", msgspec.Raw(body)),
-        webhook,
-    )
+def note_of(webhook: Webhook) -> Note:
+    received_ms = webhook.received_at_ms
+    return Note(webhook.id, webhook.type, 0, received_ms, received_ms, "unknown", msgspec.Raw(b"{}"))
 
 
 @pytest.mark.parametrize(
     ("limit", "value"),
     [pytest.param("NOTES_MAX", 3, id="number"), pytest.param("NOTES_BYTES_MAX", 500, id="bytes")],
 )
-def test_oldest_notes_above_the_limits_are_forgotten(
+def test_oldest_notes_above_the_limits_are_deleted(
     limit: str, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox_module, limit, value)
@@ -113,12 +109,8 @@ def test_oldest_notes_above_the_limits_are_forgotten(
     inbox = Inbox(DATA, disk)
     keep(inbox, "waiting")
     for number in range(6):
-        note, webhook = note_of(f"wh_{number}", NOW_MS + number)
-        inbox.note(note, webhook)  # type: ignore[arg-type]  # a webhook
+        webhook = parse(document(f"wh_{number}"), NOW_MS + number)
+        inbox.note(note_of(webhook), webhook)
 
     assert inbox.forget(0) == 3
     assert [note.id for note in inbox.notes()] == ["wh_5", "wh_4", "wh_3"]
-
-
-def test_default_limits_of_notes() -> None:
-    assert (inbox_module.NOTES_MAX, inbox_module.NOTES_BYTES_MAX) == (20_000, 67_108_864)

@@ -1,9 +1,8 @@
-"""Tests of the control API and the control page: clock, switches, seeds, forms, and refusals."""
+"""Tests of the control API and the control page: clock, switches, seeds, forms, refusals and limits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import pytest
 from tests.support.cases import each_case
 from tests.support.emulator import REDIRECT_URI, RunningEmulator, emulator
 from tests.support.webhook_receiver import webhook_receiver
+from trace_drain_testing.emulator import deployments, installations, webhooks
+from trace_drain_testing.emulator import platform as platforms
 from trace_drain_testing.emulator.clock import STARTED_AT_S, Clock
 from trace_drain_testing.emulator.platform import FAULTS, UNSTATED
 from trace_drain_testing.emulator.webhooks import TYPES
@@ -20,17 +21,17 @@ from trace_drain_testing.emulator.webhooks import TYPES
 DAY_S = 86_400
 
 
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
-
-
 async def post(platform: RunningEmulator, path: str, **options: Any) -> aiohttp.ClientResponse:  # noqa: ANN401 - aiohttp's
     url = platform.facts["control_url"] + path
     async with platform.session.post(url, allow_redirects=False, **options) as answer:
         await answer.read()
         return answer
+
+
+async def refusal(platform: RunningEmulator, path: str, body: object) -> tuple[int, str]:
+    """Post to the control API, which refuses it. Return the status and the message."""
+    async with platform.session.post(platform.facts["control_url"] + path, json=body) as answer:
+        return answer.status, (await answer.json())["error"]["message"]
 
 
 async def test_manual_clock_moves_only_by_the_control_api(platform: RunningEmulator) -> None:
@@ -70,7 +71,7 @@ async def test_same_seed_generates_the_same_ids(tmp_path: Path) -> None:
     assert not set(facts[0]) & set(facts[2])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "body", "message"),
     [
         ("/unstated", {"P99": "x"}, "no such switch"),
@@ -94,11 +95,10 @@ async def test_same_seed_generates_the_same_ids(tmp_path: Path) -> None:
 async def test_unknown_switch_or_invalid_value_is_refused(
     platform: RunningEmulator, path: str, body: object, message: str
 ) -> None:
-    async with platform.session.post(platform.facts["control_url"] + path, json=body) as answer:
-        refused = await answer.json()
+    status, reason = await refusal(platform, path, body)
 
-    assert answer.status in {400, 404}
-    assert message in refused["error"]["message"]
+    assert status in {400, 404}
+    assert message in reason
 
 
 async def test_refused_switch_changes_no_other_switch(platform: RunningEmulator) -> None:
@@ -220,3 +220,46 @@ async def test_forms_install_deploy_disable_and_send_webhooks(platform: RunningE
     ]
     assert (state["now"], state["faults"]) == (STARTED_AT_S + 1.5, {"api-500": 3})
     assert f'<a href="{REDIRECT_URI}?code=' in page
+
+
+async def test_deployment_has_a_maximum_of_events(
+    platform: RunningEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployments, "EVENTS_MAX", 2)
+    deployment = await platform.deployment()
+    path = f"/deployments/{deployment}/events"
+    await platform.control("POST", path, [{}, {}])
+
+    assert await refusal(platform, path, [{}]) == (400, "the deployment would have over 2 events")
+
+
+async def test_projects_deployments_and_installations_have_a_maximum(
+    platform: RunningEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platforms, "OBJECTS_MAX", 1)
+    project = next(iter(platform.state.projects))
+
+    for path, body in (
+        ("/projects", {"name": "x"}),
+        ("/deployments", {"project": project}),
+        ("/installations", {"redirect_uri": REDIRECT_URI}),
+    ):
+        assert (await refusal(platform, path, body))[0] == 409
+
+
+async def test_oldest_webhooks_and_emails_are_dropped(
+    platform: RunningEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "KEPT_MAX", 4)
+    for number in range(5):
+        body = {"type": f"type.{number}", "url": "http://127.0.0.1:1/"}
+        await platform.control("POST", "/webhooks", body)
+    installation = next(iter(platform.state.installations.by_id))
+    for _ in range(installations.EMAILS_MAX + 1):
+        for action in ("disable", "transfer"):
+            target = platform.state.installations.find(installation)
+            getattr(platform.state.installations, action)(target)
+
+    state = await platform.control("GET", "/state")
+    assert [each["type"] for each in state["webhooks"]] == ["type.2", "type.3", "type.4"]
+    assert len(state["emails"]) == installations.EMAILS_MAX

@@ -6,42 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.support.emulator import RunningEmulator, emulator
+from tests.support.cases import each_case
+from tests.support.emulator import RunningEmulator
+from tests.support.platform_events import FULL_EVENT
 from trace_drain_testing.emulator.deployments import STATES
-
-PROXY = {
-    "timestamp": 5,
-    "method": "GET",
-    "host": "shop.example",
-    "path": "/cart",
-    "statusCode": 503,
-    "userAgent": ["curl/8"],
-    "referer": "https://shop.example/",
-    "clientIp": "192.0.2.1",
-    "region": "fra1",
-    "scheme": "https",
-    "responseByteSize": 12,
-    "cacheId": "cache_1",
-    "pathType": "func",
-    "pathTypeVariant": "api",
-    "platformId": "fra1::1",
-    "platformCache": "MISS",
-    "lambdaRegion": "fra1",
-    "wafAction": "log",
-    "wafRuleId": "rule_1",
-}
-
-
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
 
 
 async def add(platform: RunningEmulator, deployment: str, *events: dict[str, Any]) -> None:
@@ -93,7 +66,7 @@ async def test_p20_unknown_deployment_is_answered_404(platform: RunningEmulator)
     assert (status, body["error"]["code"]) == (404, "not_found")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "expected"),
     [
         ({}, ["a", "b", "c"]),
@@ -143,7 +116,7 @@ async def test_p21_delimiters_and_build_events_can_be_left_out(platform: Running
     assert await texts(platform, deployment, builds=0) == ["request"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "query",
     [
         {"direction": "up"},
@@ -195,13 +168,11 @@ async def test_p23_payload_has_ids_times_and_serial(platform: RunningEmulator) -
 
 async def test_p24_proxy_and_unknown_fields_are_kept(platform: RunningEmulator) -> None:
     deployment = await platform.deployment()
-    event = {"type": "request", "new": [1], "payload": {"proxy": {**PROXY, "new": None}, "new": {"a": 1}}}
-    await add(platform, deployment, event)
+    await add(platform, deployment, FULL_EVENT)
 
     _, (document,) = await get(platform, deployment)
 
-    assert document["payload"]["proxy"] == {**PROXY, "new": None}
-    assert (document["new"], document["payload"]["new"]) == ([1], {"a": 1})
+    assert document == FULL_EVENT
 
 
 async def test_p25_followed_stream_sends_events_as_they_happen_and_ends_when_the_deployment_is_ready(
@@ -264,7 +235,7 @@ async def test_p26_state_of_a_deployment_is_an_event(platform: RunningEmulator) 
     assert [event["payload"]["info"]["readyState"] for event in events] == list(STATES)
 
 
-@pytest.mark.parametrize("fault", ["events-twice", "events-out-of-order"])
+@each_case("fault", ["events-twice", "events-out-of-order"])
 async def test_fault_repeats_or_reorders_events(platform: RunningEmulator, fault: str) -> None:
     deployment = await platform.deployment()
     await add(platform, deployment, line("a", 1), line("b", 2), line("c", 3))

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.support.emulator import REDIRECT_URI, RunningEmulator, emulator
-from tests.support.webhook_receiver import WebhookReceiver, webhook_receiver
+from tests.support.cases import each_case
+from tests.support.emulator import REDIRECT_URI, RunningEmulator
+from tests.support.webhook_receiver import WebhookReceiver
 from trace_drain_testing.emulator.installations import SCOPES
 
 DAY_S = 86_400
 
 
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with webhook_receiver() as running:
-        yield running
-
-
 async def act(platform: RunningEmulator, installation: str, action: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
     return await platform.control("POST", f"/installations/{installation}/{action}", body)
+
+
+async def token_of(platform: RunningEmulator, made: dict[str, str]) -> str:
+    """Exchange the code of an installation for its token."""
+    return str((await platform.exchange(made["code"]))[1]["access_token"])
 
 
 async def status_of_call(platform: RunningEmulator, token: str | None = None) -> tuple[int, str]:
@@ -60,17 +52,33 @@ async def test_p30_reinstallation_has_a_new_id(platform: RunningEmulator) -> Non
     assert (states[first["id"]], states[second["id"]]) == ("removed", "active")
 
 
-async def test_p31_code_arrives_as_a_parameter_of_the_redirect(platform: RunningEmulator) -> None:
+@each_case(
+    ("shape", "names"),
+    [
+        ("common", {"code", "configurationId", "teamId", "state", "next"}),
+        ("minimal", {"code", "state"}),
+        ("renamed", {"code", "state", "installation", "team", "continue"}),
+        ("renamed-code", {"authorization_code", "state"}),
+    ],
+)
+async def test_p31_code_arrives_as_a_parameter_of_the_redirect(
+    platform: RunningEmulator, shape: str, names: set[str]
+) -> None:
+    await platform.control("POST", "/unstated", {"P31": shape})
+
     made = await platform.install(state="st", next="https://platform.example/done")
 
+    parameters = parameters_of(made["redirect"])
     assert made["redirect"].startswith(f"{REDIRECT_URI}?")
-    assert parameters_of(made["redirect"]) == {
-        "code": made["code"],
-        "configurationId": made["id"],
-        "teamId": platform.facts["team_id"],
-        "state": "st",
-        "next": "https://platform.example/done",
+    assert set(parameters) == names
+    assert set(parameters.values()) <= {
+        made["code"],
+        made["id"],
+        platform.facts["team_id"],
+        "st",
+        "https://platform.example/done",
     }
+    assert parameters.get("code", parameters.get("authorization_code")) == made["code"]
 
 
 async def test_p31_browser_is_redirected_with_a_code_that_can_be_exchanged(platform: RunningEmulator) -> None:
@@ -85,7 +93,7 @@ async def test_p31_browser_is_redirected_with_a_code_that_can_be_exchanged(platf
     assert status == 200
 
 
-@pytest.mark.parametrize("redirect_uri", ["javascript:alert(1)", "/installed", "http://"])
+@each_case("redirect_uri", ["javascript:alert(1)", "/installed", "http://"])
 async def test_p31_redirect_to_no_http_address_is_refused(
     platform: RunningEmulator, redirect_uri: str
 ) -> None:
@@ -94,32 +102,21 @@ async def test_p31_redirect_to_no_http_address_is_refused(
         assert answer.status == 400
 
 
-@pytest.mark.parametrize(
-    ("shape", "names"),
-    [
-        ("minimal", {"code", "state"}),
-        ("renamed", {"code", "state", "installation", "team"}),
-        ("renamed-code", {"authorization_code", "state"}),
-    ],
+@each_case(
+    ("shape", "refusal"),
+    [("400-invalid_grant", (400, "invalid_grant")), ("401-invalid_code", (401, "invalid_code"))],
 )
-async def test_p31_names_of_parameters_are_switched(
-    platform: RunningEmulator, shape: str, names: set[str]
+async def test_p31_code_is_exchanged_once(
+    platform: RunningEmulator, shape: str, refusal: tuple[int, str]
 ) -> None:
-    await platform.control("POST", "/unstated", {"P31": shape})
-
-    made = await platform.install(state="st")
-
-    assert set(parameters_of(made["redirect"])) == names
-
-
-async def test_p31_code_is_exchanged_once(platform: RunningEmulator) -> None:
+    await platform.control("POST", "/unstated", {"P32-errors": shape})
     made = await platform.install()
 
-    first, second = await platform.exchange(made["code"]), await platform.exchange(made["code"])
+    token = await token_of(platform, made)
+    status, second = await platform.exchange(made["code"])
 
-    assert first[0] == 200
-    assert (second[0], second[1]["error"]["code"]) == (400, "invalid_grant")
-    assert (await status_of_call(platform, first[1]["access_token"]))[0] == 200
+    assert (status, second["error"]["code"]) == refusal
+    assert (await status_of_call(platform, token))[0] == 200
 
 
 @pytest.mark.parametrize(("age_s", "status"), [(30 * 60 - 1, 200), (30 * 60, 400)])
@@ -130,7 +127,7 @@ async def test_p31_code_is_valid_for_30_minutes(platform: RunningEmulator, age_s
     assert (await platform.exchange(made["code"]))[0] == status
 
 
-@pytest.mark.parametrize("name", ["client_id", "client_secret", "code", "redirect_uri"])
+@each_case("name", ["client_id", "client_secret", "code", "redirect_uri"])
 async def test_p32_every_field_of_the_exchange_is_required_and_checked(
     platform: RunningEmulator, name: str
 ) -> None:
@@ -145,38 +142,23 @@ async def test_p32_every_field_of_the_exchange_is_required_and_checked(
     assert (await platform.exchange(made["code"]))[0] == 200, "a refused exchange does not spend the code"
 
 
-async def test_p32_exchange_takes_a_form_and_no_json(platform: RunningEmulator) -> None:
-    made = await platform.install()
-    form = {
-        "client_id": platform.facts["client_id"],
-        "client_secret": platform.facts["client_secret"],
-        "code": made["code"],
-        "redirect_uri": REDIRECT_URI,
-    }
+@each_case(
+    ("shape", "names"),
+    [
+        ("common", {"access_token", "token_type", "team_id", "installation_id", "user_id"}),
+        ("minimal", {"access_token", "team_id"}),
+    ],
+)
+async def test_p32_answer_has_the_token_and_a_team_that_is_null_for_an_account(
+    platform: RunningEmulator, shape: str, names: set[str]
+) -> None:
+    await platform.control("POST", "/unstated", {"P32": shape})
+    for is_team, team_id in ((True, platform.facts["team_id"]), (False, None)):
+        made = await platform.install(team=is_team)
 
-    assert (await platform.call("POST", "/v2/oauth/access_token", json=form))[0] == 400
-    assert (await platform.call("POST", "/v2/oauth/access_token", data=form))[0] == 200
+        _, answer = await platform.exchange(made["code"])
 
-
-@pytest.mark.parametrize("is_team", [True, False])
-async def test_p32_team_id_is_null_for_an_account(platform: RunningEmulator, *, is_team: bool) -> None:
-    made = await platform.install(team=is_team)
-
-    _, answer = await platform.exchange(made["code"])
-
-    assert answer["team_id"] == (platform.facts["team_id"] if is_team else None)
-    assert set(answer) == {"access_token", "token_type", "team_id", "installation_id", "user_id"}
-
-
-async def test_p32_fields_and_errors_are_switched(platform: RunningEmulator) -> None:
-    await platform.control("POST", "/unstated", {"P32": "minimal", "P32-errors": "401-invalid_code"})
-    made = await platform.install()
-
-    _, answer = await platform.exchange(made["code"])
-    status, error = await platform.exchange(made["code"])
-
-    assert set(answer) == {"access_token", "team_id"}
-    assert (status, error["error"]["code"]) == (401, "invalid_code")
+        assert (set(answer), answer["team_id"]) == (names, team_id)
 
 
 async def test_interrupted_exchange_uses_up_the_code(platform: RunningEmulator) -> None:
@@ -202,34 +184,25 @@ async def test_p33_every_scope_can_be_granted_and_no_other(platform: RunningEmul
     assert granted == [f"{scope}:write" for scope in SCOPES]
 
 
-async def test_p34_removed_scopes_apply_at_once(platform: RunningEmulator) -> None:
-    made = await platform.install(scopes=["deployment:write", "project:write"])
-
-    changed = await act(platform, made["id"], "request-scopes", {"scopes": ["deployment:read"]})
-
-    assert changed["scopes"] == ["deployment:read"]
-    assert changed["pending_scopes"] == []
-
-
-async def test_p34_added_scopes_wait_until_every_user_confirms_them(
+async def test_p34_removed_scopes_apply_at_once_and_added_ones_when_every_user_has_confirmed_them(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(scopes=["deployment:read", "team"], webhook_url=receiver.url)
-    requested_scopes = ["deployment:write", "project:read"]
+    token = await token_of(platform, made)
+    requested_scopes = ["deployment:write", "project:write"]
     body = {"scopes": requested_scopes, "note": "For the deployments page."}
     requested = await act(platform, made["id"], "request-scopes", body)
     assert (requested["scopes"], requested["pending_scopes"]) == (["deployment:read"], requested_scopes)
     user, owner = requested["confirmers"]
 
     halfway = await act(platform, made["id"], "confirm-scopes", {"user": user})
-    assert (halfway["scopes"], halfway["pending_scopes"], receiver.types) == (
-        ["deployment:read"],
-        requested_scopes,
-        [],
-    )
+    assert (halfway["scopes"], halfway["pending_scopes"]) == (["deployment:read"], requested_scopes)
+    assert (await status_of_call(platform, token))[0] == 403
+    assert receiver.types == []
     done = await act(platform, made["id"], "confirm-scopes", {"user": owner})
 
     assert (done["scopes"], done["pending_scopes"]) == (requested_scopes, [])
+    assert (await status_of_call(platform, token))[0] == 200
     assert receiver.types == ["integration-configuration.scope-change-confirmed"]
     assert receiver.documents[0]["payload"]["configuration"] == {"id": made["id"], "scopes": requested_scopes}
     emails = (await platform.control("GET", "/state"))["emails"]
@@ -237,21 +210,11 @@ async def test_p34_added_scopes_wait_until_every_user_confirms_them(
     assert all("For the deployments page." in email["text"] for email in emails)
 
 
-async def test_p34_pending_scope_is_not_granted(platform: RunningEmulator) -> None:
-    made = await platform.install(scopes=["deployment"])
-    token = (await platform.exchange(made["code"]))[1]["access_token"]
-    await act(platform, made["id"], "request-scopes", {"scopes": ["deployment", "project"]})
-
-    assert (await status_of_call(platform, token))[0] == 403
-    await act(platform, made["id"], "confirm-scopes")
-    assert (await status_of_call(platform, token))[0] == 200
-
-
 async def test_p40_every_call_of_a_disabled_configuration_fails_and_the_team_gets_an_email(
     platform: RunningEmulator,
 ) -> None:
     made = await platform.install()
-    token = (await platform.exchange(made["code"]))[1]["access_token"]
+    token = await token_of(platform, made)
     waiting = await platform.install()
     for each in (made, waiting):
         await act(platform, each["id"], "disable")
@@ -277,7 +240,7 @@ async def test_p42_disabled_configuration_is_deleted_after_30_days(
     platform: RunningEmulator, receiver: WebhookReceiver, days: float, expected: tuple[int, str]
 ) -> None:
     made = await platform.install(webhook_url=receiver.url)
-    token = (await platform.exchange(made["code"]))[1]["access_token"]
+    token = await token_of(platform, made)
     await act(platform, made["id"], "disable")
     await advance(platform, days * DAY_S)
 
@@ -287,7 +250,7 @@ async def test_p42_disabled_configuration_is_deleted_after_30_days(
 
 async def test_p42_transfer_of_ownership_restores_the_configuration(platform: RunningEmulator) -> None:
     made = await platform.install()
-    token = (await platform.exchange(made["code"]))[1]["access_token"]
+    token = await token_of(platform, made)
     await act(platform, made["id"], "disable")
     await advance(platform, 29 * DAY_S)
     await act(platform, made["id"], "transfer")
@@ -298,10 +261,14 @@ async def test_p42_transfer_of_ownership_restores_the_configuration(platform: Ru
 
 async def test_removed_configuration_has_no_token(platform: RunningEmulator) -> None:
     made = await platform.install()
-    token = (await platform.exchange(made["code"]))[1]["access_token"]
+    token = await token_of(platform, made)
     await act(platform, made["id"], "remove")
 
     assert await status_of_call(platform, token) == (401, "not_authorized")
     url = f"{platform.facts['control_url']}/installations/{made['id']}/disable"
     async with platform.session.post(url) as answer:
         assert answer.status == 409
+
+
+async def test_p32_exchange_takes_no_json(platform: RunningEmulator) -> None:
+    assert (await platform.call("POST", "/v2/oauth/access_token", json={"code": "x"}))[0] == 400

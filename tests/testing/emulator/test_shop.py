@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.support.cases import each_case
 from trace_drain_testing.emulator.drains_traffic import ServiceSpans, Traffic
 from trace_drain_testing.load.traffic import Span
 from trace_drain_testing.shop.shop import (
@@ -81,10 +82,11 @@ class Recorder:
         ]
 
 
-@pytest.fixture
-async def history() -> Recorder:
+@pytest.fixture(scope="module")
+def history() -> Recorder:
+    """Return the platform after an hour of the shop. Tests only read it."""
     platform = Recorder()
-    await Shop(platform, HOUR).send_history()
+    asyncio.run(Shop(platform, HOUR).send_history())
     return platform
 
 
@@ -103,7 +105,7 @@ async def test_same_seed_generates_the_same_traffic_and_events() -> None:
     assert same.traffic != other.traffic
 
 
-async def test_traces_cross_three_services_and_two_projects(history: Recorder) -> None:
+def test_traces_cross_three_services_and_two_projects(history: Recorder) -> None:
     services, projects = defaultdict(set), defaultdict(set)
     for source, trace_id, _, _ in history.spans():
         services[trace_id].add(source.resource.service)
@@ -114,7 +116,7 @@ async def test_traces_cross_three_services_and_two_projects(history: Recorder) -
     assert history.projects == {"prj_shop": "shop", "prj_backend": "backend"}
 
 
-async def test_each_trace_is_one_tree_whose_children_run_within_their_parent(history: Recorder) -> None:
+def test_each_trace_is_one_tree_whose_children_run_within_their_parent(history: Recorder) -> None:
     traces: dict[bytes, list[Span]] = defaultdict(list)
     for _, trace_id, _, span in history.spans():
         traces[trace_id].append(span)
@@ -130,7 +132,7 @@ async def test_each_trace_is_one_tree_whose_children_run_within_their_parent(his
     assert len(traces) == 1_800
 
 
-async def test_release_b_is_slower_and_fails_in_one_operation_only(history: Recorder) -> None:
+def test_release_b_is_slower_and_fails_in_one_operation_only(history: Recorder) -> None:
     slowdown = {
         name: median(history.durations_ms(RELEASE_B.deployment, name))
         / median(history.durations_ms(RELEASE_A.deployment, name))
@@ -144,18 +146,14 @@ async def test_release_b_is_slower_and_fails_in_one_operation_only(history: Reco
     assert sum(bool(request.failure) for request in good) < 10
     failed = {span.name for request in worse for span in request.spans["web"] if span.status == 2}
     assert failed == {WORSE_OPERATION, "POST /checkout"}
-
-
-def test_failed_request_has_an_exception_and_the_status_500() -> None:
-    failed = next(request for request in some_requests(is_worse=True) if request.failure)
-
-    root = failed.spans["web"][-1]
+    request = next(request for request in worse if request.failure)
+    root = request.spans["web"][-1]
     assert root.attributes["http.response.status_code"] == 500
     assert root.event is not None
-    assert root.event.attributes["exception.message"] == root.message == failed.failure
+    assert root.event.attributes["exception.message"] == root.message == request.failure
 
 
-async def test_p23_request_event_and_root_span_have_the_same_ids(history: Recorder) -> None:
+def test_p23_p24_request_event_has_the_stated_types_and_the_ids_of_its_root_span(history: Recorder) -> None:
     roots = {
         str(span.attributes["platform.requestId"]): (span, base_ns)
         for source, _, base_ns, span in history.spans()
@@ -165,24 +163,17 @@ async def test_p23_request_event_and_root_span_have_the_same_ids(history: Record
 
     assert len(requests) == len(roots)
     for event in requests:
-        root, base_ns = roots[event["payload"]["requestId"]]
-        assert event["payload"]["proxy"]["platformId"] == root.attributes["platform.id"]
-        assert event["payload"]["statusCode"] == root.attributes["http.response.status_code"]
-        assert event["payload"]["proxy"]["path"] == root.attributes["url.path"]
+        payload, proxy = event["payload"], event["payload"]["proxy"]
+        root, base_ns = roots[payload["requestId"]]
+        assert proxy["platformId"] == root.attributes["platform.id"]
+        assert payload["statusCode"] == root.attributes["http.response.status_code"]
+        assert proxy["path"] == root.attributes["url.path"]
         assert event["created"] == (base_ns + root.start_ns) // 10**6
+        types = [type(proxy[name]) for name in ("userAgent", "responseByteSize")]
+        assert [*types, type(payload["serial"]), type(event["created"])] == [list, int, str, int]
 
 
-async def test_p24_request_event_has_the_stated_types(history: Recorder) -> None:
-    event = next(event for event in history.events[RELEASE_B.deployment] if event["type"] == "request")
-
-    proxy = event["payload"]["proxy"]
-    assert isinstance(proxy["userAgent"], list)
-    assert isinstance(proxy["responseByteSize"], int)
-    assert isinstance(event["payload"]["serial"], str)
-    assert isinstance(event["created"], int)
-
-
-async def test_p26_builds_end_ready_or_with_an_error_and_its_log(history: Recorder) -> None:
+def test_p26_builds_end_ready_or_with_an_error_and_its_log(history: Recorder) -> None:
     states = {
         deployment: [
             event["payload"]["info"]["readyState"] for event in events if event["type"] == "deployment-state"
@@ -201,7 +192,7 @@ async def test_p26_builds_end_ready_or_with_an_error_and_its_log(history: Record
     assert warnings
 
 
-async def test_serials_of_events_rise_and_ids_are_unique(history: Recorder) -> None:
+def test_serials_of_events_rise_and_ids_are_unique(history: Recorder) -> None:
     for events in history.events.values():
         serials = [event["payload"]["serial"] for event in events]
         assert serials == sorted(set(serials))
@@ -247,7 +238,7 @@ async def test_control_api_starts_shows_and_stops_the_shop(
         assert await answer.json() == {"is_running": False}
 
 
-@pytest.mark.parametrize("body", [{"requests_per_s": 0}, {"history_s": -1}, {"rate": 1}, []])
+@each_case("body", [{"requests_per_s": 0}, {"history_s": -1}, {"rate": 1}, []])
 async def test_control_api_refuses_wrong_parameters(
     control: tuple[str, aiohttp.ClientSession], body: object
 ) -> None:

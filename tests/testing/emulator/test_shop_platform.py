@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tests.support.drains import running_drains
-from tests.support.emulator import emulator
+from tests.support.drains import running_drains, spans_of
+from tests.support.emulator import RunningEmulator
 
 SHOP = {"requests_per_s": 1, "history_s": 120}
 
 
-async def test_shop_fills_a_drain_and_the_events_of_its_deployments(tmp_path: Path) -> None:
-    async with emulator(tmp_path) as platform, running_drains() as site:
+async def started_shop(platform: RunningEmulator) -> dict[str, Any]:
+    """Start the shop, and return its summary when its history is complete."""
+    summary: dict[str, Any] = await platform.control("POST", "/shop", SHOP)
+    while not summary["is_live"]:
+        summary = await platform.control("GET", "/shop")
+    return summary
+
+
+async def test_shop_fills_a_drain_and_the_events_of_its_deployments(platform: RunningEmulator) -> None:
+    async with running_drains() as site:
         await platform.control("POST", "/drains", {"url": site.endpoint.url, "format": "json"})
-        summary = await platform.control("POST", "/shop", SHOP)
-        while not summary["is_live"]:
-            summary = await platform.control("GET", "/shop")
+        summary = await started_shop(platform)
         _, events = await platform.call(
             "GET",
             f"/v3/deployments/{summary['deployments']['worse']}/events",
@@ -39,39 +44,27 @@ async def test_shop_fills_a_drain_and_the_events_of_its_deployments(tmp_path: Pa
     assert len(ids) == SHOP["history_s"]
 
 
-async def test_shop_follows_the_clock_of_the_platform(tmp_path: Path) -> None:
-    async with emulator(tmp_path) as platform:
-        summary = await platform.control("POST", "/shop", SHOP)
-        while not summary["is_live"]:
-            summary = await platform.control("GET", "/shop")
-        before = summary["sent_requests"]
-        await platform.control("POST", "/clock", {"advance_s": 30})
-        while summary["sent_requests"] < before + 30:
-            summary = await platform.control("GET", "/shop")
+async def test_shop_follows_the_clock_of_the_platform(platform: RunningEmulator) -> None:
+    before = (await started_shop(platform))["sent_requests"]
+    await platform.control("POST", "/clock", {"advance_s": 30})
+    sent = before
+    while sent < before + 30:
+        sent = (await platform.control("GET", "/shop"))["sent_requests"]
 
-    assert summary["sent_requests"] == before + 30
+    assert sent == before + 30
 
 
-async def test_shop_can_be_restarted(tmp_path: Path) -> None:
-    async with emulator(tmp_path) as platform:
-        for _ in range(2):
-            summary = await platform.control("POST", "/shop", SHOP)
-            while not summary["is_live"]:
-                summary = await platform.control("GET", "/shop")
-            await platform.control("POST", "/clock", {"advance_s": 600})
-            await platform.control("DELETE", "/shop")
-        deployment = platform.state.deployment(summary["deployments"]["worse"])
+async def test_shop_can_be_restarted(platform: RunningEmulator) -> None:
+    for _ in range(2):
+        summary = await started_shop(platform)
+        await platform.control("POST", "/clock", {"advance_s": 600})
+        await platform.control("DELETE", "/shop")
+    deployment = platform.state.deployment(summary["deployments"]["worse"])
 
     ids = [event["payload"]["id"] for event in deployment.events]
     assert len(ids) == len(set(ids))
 
 
 def root_spans(documents: list[Any]) -> list[dict[str, Any]]:
-    return [
-        span
-        for document in documents
-        for resource in document["resourceSpans"]
-        for scope in resource["scopeSpans"]
-        for span in scope["spans"]
-        if "parentSpanId" not in span
-    ]
+    resources = (resource for document in documents for resource in document["resourceSpans"])
+    return [span for resource in resources for span in spans_of(resource) if "parentSpanId" not in span]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.emulator import RunningEmulator, emulator
-from tests.support.webhook_receiver import WebhookReceiver, webhook_receiver
+from tests.support.webhook_receiver import WebhookReceiver
+from trace_drain_testing.emulator import webhooks
+from trace_drain_testing.emulator.clock import Clock
 from trace_drain_testing.emulator.webhooks import RETRIED_S_MAX
-
-
-@pytest.fixture
-async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
-    async with emulator(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with webhook_receiver() as running:
-        yield running
 
 
 async def send(platform: RunningEmulator, receiver: WebhookReceiver, kind: str = "project.created") -> None:
@@ -40,16 +31,20 @@ async def advance(platform: RunningEmulator, seconds: float) -> None:
     await platform.control("POST", "/clock", {"advance_s": seconds})
 
 
+async def change(platform: RunningEmulator, installation: str, *actions: str) -> None:
+    for action in actions:
+        await platform.control("POST", f"/installations/{installation}/{action}")
+
+
 async def test_p50_changes_of_projects_and_installations_are_sent_under_the_stated_names(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(webhook_url=receiver.url, scopes=["deployment"])
     await platform.control("POST", "/projects", {"id": "prj_1", "name": "shop"})
     await platform.control("DELETE", "/projects/prj_1")
-    path = f"/installations/{made['id']}"
-    await platform.control("POST", f"{path}/request-scopes", {"scopes": ["project"]})
-    await platform.control("POST", f"{path}/confirm-scopes")
-    await platform.control("POST", f"{path}/remove")
+    path = f"/installations/{made['id']}/request-scopes"
+    await platform.control("POST", path, {"scopes": ["project"]})
+    await change(platform, made["id"], "confirm-scopes", "remove")
     await platform.control("POST", "/projects", {"name": "after the removal"})
 
     assert receiver.types == [
@@ -84,8 +79,8 @@ async def test_p41_removal_of_a_disabled_configuration_is_sent(
     platform: RunningEmulator, receiver: WebhookReceiver
 ) -> None:
     made = await platform.install(webhook_url=receiver.url)
-    for action in ("disable", "remove"):
-        await platform.control("POST", f"/installations/{made['id']}/{action}")
+
+    await change(platform, made["id"], "disable", "remove")
 
     assert receiver.types == ["integration-configuration.removed"]
 
@@ -210,3 +205,16 @@ async def test_fault_rotates_the_secret_for_good(
     rotated = (await platform.control("GET", "/state"))["webhook_secret"]
     assert receiver.is_signed_with(platform.facts["webhook_secret"]) == [False, False]
     assert receiver.is_signed_with(rotated) == [True, True]
+
+
+async def test_real_clock_retries_a_webhook_by_itself(
+    tmp_path: Path, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "RETRY_S_FIRST", 0.01)
+    receiver.statuses = [503]
+    async with emulator(tmp_path, clock=Clock(time.time(), is_manual=False)) as platform:
+        await send(platform, receiver)
+        while len(receiver.requests) == 1:  # noqa: ASYNC110 - another task sends it
+            await asyncio.sleep(0.01)
+
+    assert receiver.documents[0] == receiver.documents[1]

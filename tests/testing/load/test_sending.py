@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from receiver.cli import main
 from receiver.supervisor.self_signed import self_signed
 from tests.doubles.defective_receiver import STALL_S, listening
+from tests.support.cases import each_case
 from trace_drain_testing.load.answer import NotHttp, ParsedAnswer, answer_in
 from trace_drain_testing.load.histogram import Histogram
 from trace_drain_testing.load.report import progress_line
@@ -86,16 +87,6 @@ def test_request_is_given_up_if_retry_after_exceeds_the_patience() -> None:
     assert result.exit_code == 1
 
 
-def test_refused_connection_is_reported() -> None:
-    with listening() as server:
-        url = server.url
-
-    result = load(url, "--requests", "1", "--patience", "0.1", "--format", "json")
-
-    assert json.loads(result.stdout)["answers"] == {"connection refused": 1}
-    assert result.exit_code == 1
-
-
 def test_every_attempt_after_the_first_counts_as_a_retry() -> None:
     with listening() as server:
         url = server.url
@@ -118,16 +109,18 @@ def test_tls_handshake_that_hangs_times_out() -> None:
     assert report["given_up"] == 1
 
 
-def test_latency_is_a_dash_if_no_request_was_acknowledged() -> None:
+def test_refused_connection_is_reported_and_latency_is_a_dash() -> None:
     with listening() as server:
         url = server.url
     options = ("--requests", "1", "--patience", "0.1")
 
-    table, report = load(url, *options).stdout, load_report(url, *options)
+    result, report = load(url, *options), load_report(url, *options)
 
+    assert result.exit_code == 1
+    assert report["answers"] == {"connection refused": 1}
     assert set(report["latency_ms"].values()) == {None}
     dash = "\N{EN DASH}"
-    assert f"p50 {dash}  p90 {dash}  p99 {dash}  p99.9 {dash}  max {dash}" in table
+    assert f"p50 {dash}  p90 {dash}  p99 {dash}  p99.9 {dash}  max {dash}" in result.stdout
     assert f"p50 {dash}  p99 {dash}" in progress_line(1.0, Tally(spans_per_request=10))
 
 
@@ -152,11 +145,11 @@ def test_progress_line_shows_the_latest_error_until_requests_succeed_again() -> 
     assert "latest" not in recovered
 
 
-@pytest.fixture
-def tls(tmp_path: Path) -> ssl.SSLContext:
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     """Return the TLS context of a server with a self-signed certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*self_signed(tmp_path))
+    context.load_cert_chain(*self_signed(tmp_path_factory.mktemp("tls")))
     return context
 
 
@@ -195,19 +188,13 @@ def test_insecure_option_accepts_any_certificate(tls: ssl.SSLContext) -> None:
     assert result.exit_code == 0
 
 
-def test_https_url_of_a_plain_http_server_ends_the_run_at_once() -> None:
-    with listening() as server:
-        result = load(server.url.replace("http:", "https:"), "--requests", "1", "--patience", "3")
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_url_with_the_wrong_scheme_ends_the_run_at_once(tls: ssl.SSLContext, *, has_tls: bool) -> None:
+    with listening(tls=tls if has_tls else None) as server:
+        url = server.url if has_tls else server.url.replace("http:", "https:")
+        result = load(url, "--requests", "1", "--patience", "3")
 
-    assert "expected http://" in result.stderr
-    assert result.exit_code == 1
-
-
-def test_http_url_of_a_tls_server_ends_the_run_at_once(tls: ssl.SSLContext) -> None:
-    with listening(tls=tls) as server:
-        result = load(server.url, "--requests", "1", "--patience", "3")
-
-    assert "expected https://" in result.stderr
+    assert f"expected {'https' if has_tls else 'http'}://" in result.stderr
     assert result.exit_code == 1
 
 
@@ -241,7 +228,7 @@ def test_configured_header_and_token_are_sent(tmp_path: Path) -> None:
     assert server.headers[0]["authorization"] == "Bearer s3cret"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "expected"),
     [
         pytest.param(["ftp://host"], "expected http(s)://HOST", id="scheme"),
@@ -288,7 +275,7 @@ CHUNKED = (
 CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + WITH_LENGTH
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("received", "expected"),
     [
         (WITH_LENGTH, ParsedAnswer(200, b"{}", "application/json")),
@@ -302,7 +289,7 @@ def test_answer_is_parsed_only_when_it_is_complete(received: bytes, expected: Pa
     assert [answer_in(received[:end]) for end in range(len(received))] == [None] * len(received)
 
 
-@pytest.mark.parametrize("received", [b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
+@each_case("received", [b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
 def test_bytes_that_are_not_http_are_refused(received: bytes) -> None:
     with pytest.raises(NotHttp):
         answer_in(received)
@@ -321,7 +308,7 @@ def test_quantile_is_within_one_percent_of_the_exact_value(latencies_s: list[flo
     assert histogram.max_s == max(latencies_s)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "content_type", "message"),
     [
         pytest.param(b"\x08\x0e\x12\x05wait!", "application/x-protobuf", "wait!", id="protobuf"),

@@ -237,7 +237,7 @@ def _message_problems(message: Message) -> Iterator[str]:
 
 
 def image_problem(url: str) -> str:
-    """Return why an image's address is refused; empty if it is accepted."""
+    """Return the reason why an image's address is refused; empty if it is accepted."""
     if not url.startswith("data:"):
         parts = urlsplit(url)
         is_valid = parts.scheme == "https" and bool(parts.hostname)
