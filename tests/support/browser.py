@@ -62,7 +62,10 @@ async def faultless_page(browser: Browser, origin: str, **options: Any) -> Async
     assert not faults, faults
 
 
-async def accessibility_violations(page: Page) -> list[str]:
-    """Return the rules of accessibility that a page violates, each with the first of its elements."""
-    found = (await Axe().run(page)).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found]
+async def accessibility_violations(page: Page, context: str | None = None) -> list[str]:
+    """Return the rules of accessibility that a page violates, each with the first of its elements.
+
+    `context`: the selector of a part of the page, which is checked instead of the whole page.
+    """
+    violations = (await Axe().run(page, context=context)).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in violations]

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.tools.clickhouse_http.endpoint import ClickHouseEndpoint
+from tests.support.api import Client, api_over
 
-Client = TestClient[Any, Any]
 DATABASE = "otel"
 TOKEN = "recorded-token"
 
 
 @asynccontextmanager
-async def served(store: Any, directory: Path, token: str = "") -> AsyncIterator[Client]:  # noqa: ANN401 - or a fake
+async def served(store: Any, token: str = "") -> AsyncIterator[Client]:  # noqa: ANN401 - also doubles
     """Yield a client of the endpoint, which sends no token of its own."""
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        api = Api(
-            store=store,
-            token=str,
-            health=dict,
-            schema=dict,
-            ledger=dict,
-            pool=pool,
-            stream_pool=stream_pool,
-            space=SpoolSpace(directory, 0, lambda: 0),
-        )
+    with api_over(store) as api:
         endpoint = ClickHouseEndpoint(api.source, lambda: token, DATABASE)
         async with TestClient(TestServer(endpoint.application())) as client:
             yield client

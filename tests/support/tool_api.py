@@ -1,30 +1,21 @@
-"""A small shop's traces, and the API with the routes of other tools over them."""
+"""A small shop's traces in the embedded store, for tests of the routes for other tools."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.route import Routes
-from receiver.console.api.routes import Api
-from receiver.console.api.source import ApiSourceFor
-from receiver.console.api.spool import SpoolSpace
-from receiver.engine.store import NO_FILTERS, Store
-from receiver.errors import StoreTrouble
+from receiver.engine.store import Store
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S
 
-Client = TestClient[Any, Any]
 Row = dict[str, Any]
 
 START_S = NOW_S - 600
@@ -86,42 +77,12 @@ def shop() -> list[Row]:
     ]
 
 
-class BrokenStore:
-    """Store whose queries all fail."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def marked(self, _mark: str, _filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def rows(self, _statement: str, _parameters: object = None) -> list[Any]:
-        raise StoreTrouble("value 'secret of a row' cannot be read", code=self._code)
-
-    lines = rows
-
-
 @contextmanager
 def shop_store(directory: Path) -> Iterator[Store]:
     """Yield the embedded store with the shop's spans."""
     with engines.embedded(directory) as store:
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, shop())))
         yield store
-
-
-@asynccontextmanager
-async def served(
-    store: Any,  # noqa: ANN401 - also broken stores
-    directory: Path,
-    routes: Callable[[ApiSourceFor], Routes],
-    token: str = "",
-) -> AsyncIterator[Client]:
-    """Yield a client of the API with these routes."""
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        space = SpoolSpace(directory, 0, lambda: 0)
-        api = Api(store, lambda: token, dict, dict, dict, pool, stream_pool, space)
-        async with TestClient(TestServer(api.application(routes(api.source)))) as client:
-            yield client
 
 
 def url(path: str, **query: object) -> URL:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 
-import pytest
 from backports import zstd
 
 from receiver.console.api.coding import Coding, encoder_of, preferred_coding
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("accepted", "coding"),
     [
         ("", None),
@@ -36,7 +36,7 @@ def test_preferred_coding_follows_the_weights(accepted: str, coding: Coding | No
     assert preferred_coding(accepted) == coding
 
 
-@pytest.mark.parametrize("coding", Coding)
+@each_case("coding", Coding)
 def test_each_piece_of_a_compressed_answer_can_be_read_when_it_arrives(coding: Coding) -> None:
     encoder = encoder_of(coding)
     decoder = zstd.ZstdDecompressor() if coding is Coding.ZSTD else zlib.decompressobj(16 + zlib.MAX_WBITS)

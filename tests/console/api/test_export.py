@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError
-from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
-from tests.support import engines
-from tests.support.segments import SegmentMaker
-
-Client = TestClient[Any, Any]
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Yield a store with four spans of today."""
-    segment = SegmentMaker(tmp_path_factory.mktemp("segments")).make(0, 0, 0, 0)
-    with engines.embedded(engine_dir) as store:
-        store.insert(segment.path, token="export#0", query_id="trace-drain-export#0")
-        yield store
-
-
-@pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as stream_pool:
-        api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(tmp_path, 0, lambda: 0))
-        async with TestClient(TestServer(api.application())) as client:
-            yield client
+from tests.support.api import Client
+from tests.support.cases import each_case
 
 
 async def content(client: Client, form: str, **query: str) -> tuple[str, bytes]:
@@ -65,23 +41,24 @@ async def test_answer_without_a_match_has_only_its_end_or_the_line_of_names(clie
     assert (await content(client, "csv", filter="service=absent"))[1] == table.partition(b"\n")[0] + b"\n"
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "otlp", "parquet"])
+@each_case("form", ["jsonl", "csv", "otlp", "parquet"])
 async def test_failure_of_the_store_after_the_first_bytes_ends_the_answer_early(
     client: Client, store: Store, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    lines, parquet = store.lines, store.parquet
+    method = "parquet" if form == "parquet" else "lines"
+    whole = getattr(store, method)
 
     def failing(*arguments: Any) -> Iterator[bytes]:  # noqa: ANN401 - those of the store
-        yield from (parquet if form == "parquet" else lines)(*arguments)
+        yield from whole(*arguments)
         raise StoreTrouble("value 's3cret' cannot be read", code=241, name="MEMORY_LIMIT_EXCEEDED")
 
-    monkeypatch.setattr(store, "parquet" if form == "parquet" else "lines", failing)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, method, failing)
+        with pytest.raises(ClientPayloadError):
+            await content(client, form)
 
-    with pytest.raises(ClientPayloadError):
-        await content(client, form)
 
-
-@pytest.mark.parametrize(
+@each_case(
     ("query", "error"),
     [
         ({"format": "s3cret"}, "format: expected one of jsonl, csv, otlp, parquet"),

@@ -7,33 +7,23 @@ import gzip
 import hashlib
 import json
 import re
-import threading
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 from backports import zstd
 
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.exports import file_name
 from receiver.console.api.rollup import RollupRoutes
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.export import ExportFormat
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.rollup.derivation import Closing
 from receiver.engine.store import Store
 from receiver.time_range import parse_range
-from tests.support import engines
+from tests.support.api import Client, WaitingStore, api_over, client_of
 from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
-from tests.support.segments import SegmentMaker
-
-Client = TestClient[Any, Any]
 
 REQUIRED = {
     "operations": "service=web",
@@ -46,42 +36,17 @@ QUESTION_PATHS = [f"/api/v1/{name}?{REQUIRED.get(name, '')}" for name in QUESTIO
 TRACE = f"{1:032x}"
 
 
-class QuerylessStore(MemoryStore):
-    """Store that fails the test if a query runs."""
-
-    def rows(self, statement: str, parameters: Any = None) -> Any:  # noqa: ANN401 - as the store
-        raise AssertionError(f"a query ran: {statement}, {parameters}")
-
-    lines = rows
-    arrow = rows
-    parquet = rows
-
-
-async def served(store: Any, directory: Path) -> AsyncIterator[Client]:  # noqa: ANN401 - also doubles
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(2) as stream_pool:
-        api = Api(store, str, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
-        async with TestClient(TestServer(api.application()), auto_decompress=False) as client:
-            yield client
-
-
 @pytest.fixture
-async def queryless(tmp_path: Path) -> AsyncIterator[Client]:
-    async for client in served(QuerylessStore(), tmp_path):
+async def queryless() -> AsyncIterator[Client]:
+    """Yield a client of the API over a store that fails the test if a query runs."""
+    async with client_of(MemoryStore()) as client:
         yield client
 
 
-@pytest.fixture(scope="module")
-def store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Yield a store with four spans of today."""
-    segment = SegmentMaker(tmp_path_factory.mktemp("segments")).make(0, 0, 0, 0)
-    with engines.embedded(engine_dir) as store:
-        store.insert(segment.path, token="http#0", query_id="trace-drain-http#0")
-        yield store
-
-
 @pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    async for client in served(store, tmp_path):
+async def client(store: Store) -> AsyncIterator[Client]:
+    """Yield a client that leaves answers compressed."""
+    async with client_of(store, options={"auto_decompress": False}) as client:
         yield client
 
 
@@ -122,7 +87,7 @@ async def test_head_has_the_headers_of_the_answer_to_get(client: Client) -> None
         }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "status"),
     [
         ("/api/v1/spans?limit=0", 400),
@@ -139,11 +104,10 @@ async def test_head_of_an_invalid_request_has_the_status_of_get(
     assert (await queryless.get(path)).status == status
 
 
-async def test_every_route_for_get_has_head(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(tmp_path, 0, lambda: 0))
-        letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
-        rollup = RollupRoutes(MemoryStore(), lambda: Closing(0, 0), is_on=True, wake=lambda: None, pool=pool)
+async def test_every_route_for_get_has_head() -> None:
+    with api_over(MemoryStore()) as api:
+        letters = DeadLetterRoutes(None, api.pool)  # type: ignore[arg-type]  # never called
+        rollup = RollupRoutes(api.store, lambda: Closing(0, 0), is_on=True, wake=lambda: None, pool=api.pool)
         routes = api.application(letters, rollup).router.routes()
     paths: dict[str, set[str]] = {"GET": set(), "HEAD": set()}
     for route in routes:
@@ -154,7 +118,7 @@ async def test_every_route_for_get_has_head(tmp_path: Path) -> None:
     assert "/api/v1/dead/{id}" in paths["HEAD"]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+@each_case("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_wrong_method_is_answered_405_with_the_methods_of_the_route(
     queryless: Client, method: str
 ) -> None:
@@ -169,7 +133,7 @@ async def test_wrong_method_is_answered_405_with_the_methods_of_the_route(
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "hint"),
     [
         ("/api/v1/service", "/docs lists all routes; did you mean 'services'?"),
@@ -189,7 +153,7 @@ async def test_unknown_path_is_answered_404_with_the_closest_route(
     assert "s3cret" not in str(problem).lower()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "detail", "hint_end", "parameter"),
     [
         ("limits", "unknown parameter 'limits' in the URL", "; did you mean 'limit'?", "limits"),
@@ -226,7 +190,7 @@ async def test_error_about_traceql_names_the_parameter_that_was_sent(client: Cli
         assert problem["detail"].startswith(f"q, column {column}: ")
 
 
-@pytest.mark.parametrize("path", ["/api/v1/openapi.json", "/docs", "/api/v1/schema"])
+@each_case("path", ["/api/v1/openapi.json", "/docs", "/api/v1/schema"])
 async def test_unchanged_answer_is_answered_304(client: Client, path: str) -> None:
     first = await client.get(path, headers={"Accept-Encoding": "zstd"})
     tag = first.headers["ETag"]
@@ -282,9 +246,7 @@ async def test_large_trace_is_streamed(client: Client, monkeypatch: pytest.Monke
     assert await streamed.read() == await whole.read()
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/v1/spans?since=30d", "/api/v1/export?since=30d&format=csv", "/api/v1/openapi.json"]
-)
+@each_case("path", ["/api/v1/spans?since=30d", "/api/v1/export?since=30d&format=csv", "/api/v1/openapi.json"])
 async def test_answer_is_the_same_in_every_coding(client: Client, path: str) -> None:
     plain = await client.get(path, headers={"Accept-Encoding": "identity"})
     zipped = await client.get(path, headers={"Accept-Encoding": "gzip"})
@@ -299,24 +261,22 @@ async def test_answer_is_the_same_in_every_coding(client: Client, path: str) -> 
     assert {answer.headers["Vary"] for answer in (plain, zipped, packed)} == {"Accept, Accept-Encoding"}
 
 
-async def test_compressed_lines_arrive_before_the_query_ends(tmp_path: Path) -> None:
-    release = threading.Event()
+async def test_compressed_lines_and_short_answers_arrive_while_a_query_runs() -> None:
+    store = WaitingStore(b'{"a":0}\n')
+    async with (
+        client_of(store, options={"auto_decompress": False}) as client,
+        client.get("/api/v1/spans", headers={"Accept-Encoding": "zstd"}) as answer,
+    ):
+        decoder, text = zstd.ZstdDecompressor(), b""
+        while not text:
+            text += decoder.decompress(await answer.content.readany())
+        schema = await client.get("/api/v1/schema")
+        store.release.set()
+        rest = decoder.decompress(await answer.read())
 
-    class SlowStore(MemoryStore):
-        def lines(self, _statement: str, _parameters: Any = None) -> Iterator[bytes]:  # noqa: ANN401 - as the store
-            yield b'{"a":1}\n'
-            release.wait(60)
-
-    async for client in served(SlowStore(), tmp_path):
-        async with client.get("/api/v1/spans", headers={"Accept-Encoding": "zstd"}) as answer:
-            decoder, text = zstd.ZstdDecompressor(), b""
-            while not text:
-                text += decoder.decompress(await answer.content.readany())
-            release.set()
-            rest = decoder.decompress(await answer.read())
-
-    assert text == b'{"a":1}\n'
-    assert json.loads(rest) == {"end": {"count": 1, "cut": False}}
+    assert text == b'{"a":0}\n'
+    assert schema.status == 200
+    assert rest.splitlines() == [b'{"a":1}', b'{"end":{"count":2,"cut":false}}']
 
 
 async def test_errors_are_not_compressed(queryless: Client) -> None:
@@ -326,7 +286,7 @@ async def test_errors_are_not_compressed(queryless: Client) -> None:
     assert "ETag" not in answer.headers
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("form", "ending"), [("jsonl", "jsonl"), ("csv", "csv"), ("otlp", "otlp.jsonl"), ("parquet", "parquet")]
 )
 async def test_export_is_a_file_named_for_its_time_range(client: Client, form: str, ending: str) -> None:

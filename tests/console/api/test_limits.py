@@ -1,87 +1,24 @@
-"""Limits of queries and of concurrent queries: an answer names each, and short questions do not wait."""
+"""Limits of queries and of concurrent queries: an answer names each, and short queries do not wait."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.console.api.query_queue import HEAVY, QUERIES_MAX
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
+from receiver.console.api.query_queue import HEAVY
 from receiver.console.queries.limits import limit_exceeded
 from receiver.engine.embedded import MARKED_QUERY_THREADS
 from receiver.engine.sql_text import SECONDS_MAX, SETTINGS
-from receiver.engine.store import NO_FILTERS, Store
+from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
-from tests.support import engines
-
-Client = TestClient[Any, Any]
-StartApi = Callable[[Any], Awaitable[Client]]
-WAIT_S = 60.0
+from tests.support.api import FailingStore, WaitingStore, client_of
+from tests.support.cases import each_case
 
 
-class FakeStore:
-    """Store with one row. Its questions about spans wait for `release`, or fail with an error code."""
-
-    definition_version = None
-
-    def __init__(self, code: int | None = None) -> None:
-        self._code = code
-        self.release = threading.Event()
-
-    def marked(self, _mark: str, _filters: Mapping[str, str] = NO_FILTERS) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def lines(self, statement: str, _parameters: object = None) -> Iterator[bytes]:
-        if self._code is not None:
-            raise StoreTrouble("value 'secret of a row' cannot be read", code=self._code, name="ERROR")
-        if "SELECT *" in statement:
-            self.release.wait(WAIT_S)
-        yield b'{"a":1}\n'
-
-
-@pytest.fixture
-async def start_api(tmp_path: Path) -> AsyncIterator[StartApi]:
-    clients: list[Client] = []
-    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-
-        async def serve(store: Any) -> Client:  # noqa: ANN401 - a fake store
-            api = Api(
-                store=store,
-                token=str,
-                health=dict,
-                schema=dict,
-                ledger=dict,
-                pool=pool,
-                stream_pool=stream_pool,
-                space=SpoolSpace(tmp_path, 0, lambda: 0),
-            )
-            clients.append(TestClient(TestServer(api.application())))
-            await clients[-1].start_server()
-            return clients[-1]
-
-        yield serve
-        for client in clients:
-            await client.close()
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "limit"),
     [
         ("SELECT count() FROM numbers_mt(3000000000)", "rows_read"),
@@ -102,7 +39,7 @@ def test_engine_enforces_the_limit(store: Store, statement: str, limit: str) -> 
     assert exceeded.field == limit
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "limit", "detail"),
     [
         (158, "rows_read", "the query reads over 2000000000 rows"),
@@ -113,46 +50,67 @@ def test_engine_enforces_the_limit(store: Store, statement: str, limit: str) -> 
     ],
 )
 async def test_exceeded_limit_is_named_with_the_way_to_narrow_the_query(
-    start_api: StartApi, code: int, limit: str, detail: str
+    code: int, limit: str, detail: str
 ) -> None:
-    answer = await (await start_api(FakeStore(code))).get("/api/v1/spans")
+    async with client_of(FailingStore(code)) as client:
+        answer = await client.get("/api/v1/spans")
+        problem = await answer.json()
 
-    problem = await answer.json()
     assert (answer.status, problem["limit"], problem["detail"]) == (422, limit, detail)
     assert problem["hint"].startswith("expected a shorter time range")
     assert "Retry-After" not in answer.headers
     assert "secret" not in str(problem)
 
 
-async def test_short_question_does_not_wait_for_heavy_questions(start_api: StartApi) -> None:
-    store = FakeStore()
-    client = await start_api(store)
-    asked = HEAVY.running_max + HEAVY.waiting_per_caller_max - 1
-    heavy = [asyncio.create_task(client.get("/api/v1/spans")) for _ in range(asked)]
-    try:
+@each_case(
+    ("code", "detail", "hint"),
+    [
+        (210, "the store: ERROR (210)", ""),
+        (
+            60,
+            "the store has no tables",
+            "the receiver creates them when it starts, so retry in a few seconds",
+        ),
+    ],
+)
+async def test_error_of_the_store_is_answered_503_without_row_values(
+    code: int, detail: str, hint: str
+) -> None:
+    async with client_of(FailingStore(code)) as client:
+        answer = await client.get("/api/v1/spans")
+        problem = await answer.json()
+
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert (problem["detail"], problem.get("hint", "")) == (detail, hint)
+
+
+async def test_short_query_does_not_wait_for_heavy_queries() -> None:
+    store, count = WaitingStore(), HEAVY.running_max + HEAVY.waiting_per_caller_max - 1
+    async with client_of(store) as client:
+        heavy = [asyncio.create_task(client.get("/api/v1/spans")) for _ in range(count)]
         operations = await client.get("/api/v1/operations?service=a")
         lines = [json.loads(line) for line in (await operations.text()).splitlines()]
-        assert not any(task.done() for task in heavy)
-    finally:
+        done_meanwhile = [task for task in heavy if task.done()]
         store.release.set()
-    answers = await asyncio.gather(*heavy)
+        answers = await asyncio.gather(*heavy)
 
     assert lines[0] == {"a": 1}
-    assert [answer.status for answer in answers] == [200] * asked
+    assert done_meanwhile == []
+    assert [answer.status for answer in answers] == [200] * count
 
 
-async def test_caller_with_too_many_waiting_queries_gets_429(start_api: StartApi) -> None:
-    store = FakeStore()
-    client = await start_api(store)
-    asked = HEAVY.running_per_caller_max + HEAVY.waiting_per_caller_max + 1
-    tasks = [asyncio.create_task(client.get("/api/v1/spans")) for _ in range(asked)]
-    refused = await next(asyncio.as_completed(tasks))
-    store.release.set()
-    answers = await asyncio.gather(*tasks)
+async def test_caller_with_too_many_waiting_queries_gets_429() -> None:
+    store, count = WaitingStore(), HEAVY.running_per_caller_max + HEAVY.waiting_per_caller_max + 1
+    async with client_of(store) as client:
+        tasks = [asyncio.create_task(client.get("/api/v1/spans")) for _ in range(count)]
+        refused = await next(asyncio.as_completed(tasks))
+        store.release.set()
+        answers = await asyncio.gather(*tasks)
+        problem = await refused.json()
 
     assert refused.headers["Retry-After"] == "2"
-    assert (await refused.json())["detail"] == "this client has 16 waiting queries already"
-    assert sorted(answer.status for answer in answers) == [200] * (asked - 1) + [429]
+    assert problem["detail"] == "this client has 16 waiting queries already"
+    assert sorted(answer.status for answer in answers) == [200] * (count - 1) + [429]
 
 
 def test_operators_query_leaves_cores_to_the_intakes(store: Store) -> None:

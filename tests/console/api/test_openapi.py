@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,8 +16,6 @@ from receiver.console.api.description.page import page
 from receiver.console.api.lines import ARROW
 from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.route import Route, routes_of
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.aggregates.counts import parse_counts
 from receiver.console.queries.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.console.queries.export import parse_export
@@ -35,6 +32,8 @@ from receiver.platform.explain.routes import ExplainRoutes
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.projects import Projects
 from receiver.settings import Platform
+from tests.support.api import api_over
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
 
 Document = dict[str, Any]
@@ -43,13 +42,11 @@ Document = dict[str, Any]
 @pytest.fixture(scope="module")
 def routes(tmp_path_factory: pytest.TempPathFactory) -> list[Route]:
     """Return the routes of the API with those of the platform's side."""
-    directory = tmp_path_factory.mktemp("data")
-    with ThreadPoolExecutor(1) as pool:
-        api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, SpoolSpace(directory, 0, lambda: 0))
-        dead_letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # never called
-        rollup = RollupRoutes(MemoryStore(), dict, is_on=True, wake=lambda: None, pool=pool)  # type: ignore[arg-type]  # as above
-        records = directory / "platform"
-        platform = PlatformRoutes(Installations(records), Projects(records), lambda: 0, pool)
+    records = tmp_path_factory.mktemp("data") / "platform"
+    with api_over(MemoryStore()) as api:
+        dead_letters = DeadLetterRoutes(None, api.pool)  # type: ignore[arg-type]  # never called
+        rollup = RollupRoutes(api.store, dict, is_on=True, wake=lambda: None, pool=api.pool)  # type: ignore[arg-type]  # as above
+        platform = PlatformRoutes(Installations(records), Projects(records), lambda: 0, api.pool)
         explain = ExplainRoutes(api.source, Explainer(Platform))
         return routes_of(api.application(dead_letters, rollup, platform, explain))
 
@@ -179,7 +176,7 @@ def is_accepted(question: Question[Any], name: str, value: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@each_case("name", QUESTIONS)
 def test_schema_of_a_parameter_agrees_with_its_parser(name: str) -> None:
     question = QUESTIONS[name]
 

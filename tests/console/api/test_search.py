@@ -3,49 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import pytest
-from aiohttp.test_utils import TestClient, TestServer
-
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.questions import QUESTIONS
-from receiver.engine.store import Store
-from tests.support import engines
+from tests.support.api import Client
 from tests.support.cases import each_case
-from tests.support.segments import SegmentMaker
-
-Client = TestClient[Any, Any]
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Yield a store with four spans of today, each in its own trace."""
-    segment = SegmentMaker(tmp_path_factory.mktemp("segments")).make(0, 0, 0, 0)
-    with engines.embedded(engine_dir) as store:
-        store.insert(segment.path, token="search#0", query_id="trace-drain-search#0")
-        yield store
-
-
-@pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as stream_pool:
-        api = Api(
-            store=store,
-            token=str,
-            health=dict,
-            schema=dict,
-            ledger=dict,
-            pool=pool,
-            stream_pool=stream_pool,
-            space=SpoolSpace(tmp_path, 0, lambda: 0),
-        )
-        async with TestClient(TestServer(api.application())) as client:
-            yield client
 
 
 async def answer_of(client: Client, **query: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -68,7 +30,7 @@ async def test_search_answers_a_summary_per_trace_and_whether_it_was_cut(client:
     assert {*whole[0]} == columns
 
 
-@pytest.mark.parametrize("path", ["/api/v1/search", "/api/v1/spans"])
+@each_case("path", ["/api/v1/search", "/api/v1/spans"])
 async def test_last_line_of_a_page_has_the_cursor_of_the_next_page(client: Client, path: str) -> None:
     *whole, _ = await lines_of(client, path)
     *first, first_end = await lines_of(client, path, limit="3", cursor="")
@@ -140,7 +102,7 @@ async def test_invalid_search_is_refused_without_its_text(
     assert "s3cret" not in str(body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "hostile", ["' OR 1=1 --", "') FORMAT Null --", "{filter_0:String}", "\\", "\x1b]0;x\x07", "%", "_"]
 )
 async def test_hostile_value_matches_no_span(client: Client, hostile: str) -> None:
@@ -178,20 +140,6 @@ async def test_operations_and_attributes_are_answered(client: Client) -> None:
     assert hostile == [{"end": {"count": 0, "cut": False}}]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1/services?service=a",
-        "/api/v1/operations",
-        "/api/v1/operations?service=a&limit=0",
-        "/api/v1/attributes?since=soon",
-        "/api/v1/services?filter=root",
-    ],
-)
-async def test_invalid_request_for_names_is_refused(client: Client, path: str) -> None:
-    assert (await client.get(path)).status == 400
-
-
 async def test_error_is_problem_details_with_a_hint_and_the_column(client: Client) -> None:
     answer = await client.get("/api/v1/search", params={"filter": "service=web status=bad"})
     other = await client.get("/api/v1/search", params={"since": "soon"})
@@ -206,15 +154,6 @@ async def test_error_is_problem_details_with_a_hint_and_the_column(client: Clien
     assert hint["hint"].startswith("expected a number and s, m, h or d")
 
 
-async def test_long_answer_is_compressed_for_a_client_that_accepts_it(client: Client) -> None:
-    plain = await client.get("/api/v1/spans?since=30d", headers={"Accept-Encoding": "identity"})
-    packed = await client.get("/api/v1/spans?since=30d", headers={"Accept-Encoding": "gzip"})
-
-    assert "Content-Encoding" not in plain.headers
-    assert packed.headers["Content-Encoding"] == "gzip"
-    assert await packed.text() == await plain.text()
-
-
 async def test_time_range_may_be_two_instants(client: Client) -> None:
     _, end = await answer_of(client, since="2001-01-01T00:00Z", until="2001-01-02T00:00:00.5+01:00")
     whole, _ = await answer_of(client, since="2001-01-01")
@@ -223,7 +162,7 @@ async def test_time_range_may_be_two_instants(client: Client) -> None:
     assert len(whole) == 4
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "compare"])
+@each_case("name", [name for name in QUESTIONS if name != "compare"])
 async def test_every_line_of_an_answer_agrees_with_the_description(client: Client, name: str) -> None:
     document = await (await client.get("/api/v1/openapi.json")).json()
     content = document["paths"][f"/api/v1/{name}"]["get"]["responses"]["200"]["content"]

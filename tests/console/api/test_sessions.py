@@ -25,7 +25,7 @@ def user_of(value: str, *users: User, key: bytes = KEY, now_s: float = NOW_S) ->
     return session_user(key, value, users or (ANN, BOB), now_s)
 
 
-@pytest.mark.parametrize("user", [ANN, BOB])
+@each_case("user", [ANN, BOB])
 def test_cookie_names_its_user_until_it_expires(user: User) -> None:
     value = session_value(KEY, user, EXPIRY_S)
 
@@ -38,7 +38,7 @@ def test_cookie_of_another_key_is_refused() -> None:
     assert user_of(session_value(new_key(), ANN, EXPIRY_S)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "changed",
     [
         pytest.param(User(name="ann", token="c" * 16), id="new token"),
@@ -73,7 +73,7 @@ def test_cookie_with_another_character_is_refused(place: int) -> None:
     assert user_of(value[:place] + other + value[place + 1 :]) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         "",
@@ -112,7 +112,7 @@ def test_key_is_random_stays_the_same_and_is_private(tmp_path: Path) -> None:
     assert (tmp_path / KEY_NAME).stat().st_mode & 0o777 == FILE_MODE
 
 
-@pytest.mark.parametrize("size_bytes", [0, KEY_BYTES - 1, KEY_BYTES + 1])
+@each_case("size_bytes", [0, KEY_BYTES - 1, KEY_BYTES + 1])
 def test_damaged_key_is_replaced(tmp_path: Path, size_bytes: int) -> None:
     (tmp_path / KEY_NAME).write_bytes(b"\0" * size_bytes)
 

@@ -6,39 +6,26 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.console.api import source
-from receiver.console.api.query_queue import QUERIES_MAX
 from receiver.console.api.reader import OUTLINES_MAX
 from receiver.console.api.route import Route
-from receiver.console.api.routes import Api
 from receiver.console.api.source import Row
-from receiver.console.api.spool import SpoolSpace
-from receiver.engine.store import NO_FILTERS
+from tests.support.api import WAIT_S, Client, api_over
+from tests.support.fake_clickhouse import MemoryStore
 
-WAIT_S = 60.0
 REQUESTS = OUTLINES_MAX + 3
 
 
-class TraceStore:
+class TraceStore(MemoryStore):
     """Store with one trace of one span, which counts the queries for spans."""
 
-    definition_version = None
-
-    def __init__(self) -> None:
-        self.query_count = 0
-
-    def marked(self, _mark: str, _filters: object = NO_FILTERS) -> AbstractContextManager[None]:
-        return nullcontext()
+    query_count = 0
 
     def rows(self, _statement: str, _parameters: object = None) -> list[tuple[int, int]]:
         return [(1, 2)]
@@ -78,7 +65,7 @@ def reader() -> Reader:
 
 
 @pytest.fixture
-async def client(tmp_path: Path, store: Any, reader: Reader) -> Any:  # noqa: ANN401 - a fake store
+async def client(store: TraceStore, reader: Reader) -> AsyncIterator[Client]:
     class Group:
         def routes(self) -> tuple[Route, ...]:
             return (Route("GET", "/read", self._read, "viewer"),)
@@ -89,25 +76,14 @@ async def client(tmp_path: Path, store: Any, reader: Reader) -> Any:  # noqa: AN
             finally:
                 reader.ended.release()
 
-    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        api = Api(
-            store=store,
-            token=str,
-            health=dict,
-            schema=dict,
-            ledger=dict,
-            pool=pool,
-            stream_pool=stream_pool,
-            space=SpoolSpace(tmp_path, 0, lambda: 0),
-        )
-        server = TestServer(api.application(Group()))
-        async with TestClient(server) as client:
+    with api_over(store) as api:
+        async with TestClient(TestServer(api.application(Group()))) as client:
             yield client
         reader.release.set()
 
 
 async def test_traces_beyond_the_limit_are_not_read_from_the_store_yet(
-    client: TestClient[Any, Any], store: TraceStore, reader: Reader
+    client: Client, store: TraceStore, reader: Reader
 ) -> None:
     requests = [asyncio.ensure_future(client.get("/read")) for _ in range(REQUESTS)]
     await reader.until_running(OUTLINES_MAX)
@@ -123,7 +99,7 @@ async def test_traces_beyond_the_limit_are_not_read_from_the_store_yet(
 
 
 async def test_trace_of_a_client_that_disconnected_occupies_its_place_until_its_thread_ends(
-    client: TestClient[Any, Any], store: TraceStore, reader: Reader
+    client: Client, store: TraceStore, reader: Reader
 ) -> None:
     abandoned = [asyncio.ensure_future(client.get("/read")) for _ in range(OUTLINES_MAX)]
     await reader.until_running(OUTLINES_MAX)
@@ -147,7 +123,7 @@ class Tree:
 
 
 async def test_spans_of_a_large_trace_are_freed_when_its_page_is_answered(
-    client: TestClient[Any, Any], reader: Reader, monkeypatch: pytest.MonkeyPatch
+    client: Client, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trees: list[weakref.ref[Tree]] = []
 

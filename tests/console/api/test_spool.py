@@ -18,6 +18,7 @@ from receiver.console.api.streaming import stream_from_thread
 from receiver.console.queries.limits import within_time
 from receiver.engine.sql_text import SECONDS_MAX
 from receiver.errors import StoreTrouble
+from tests.support.cases import each_case
 
 PIECE = bytes(64 * 1024)
 WAIT_S = 20.0
@@ -74,7 +75,7 @@ def test_closed_spool_frees_its_disk_space(space: SpoolSpace, tmp_path: Path) ->
     assert not spool.append(PIECE)
 
 
-@pytest.mark.parametrize("missing_space", ["limit", "disk"])
+@each_case("missing_space", ["limit", "disk"])
 def test_statement_fails_if_no_disk_space_is_left_and_the_client_does_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing_space: str
 ) -> None:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.engine.store import Store
 from tests.support import engines
+from tests.support.api import Client
+from tests.support.cases import each_case
 
-Client = TestClient[Any, Any]
 A, B, UNKNOWN = "a" * 32, "b" * 32, "c" * 32
 
 
@@ -33,23 +29,6 @@ def store(engine_dir: Path) -> Iterator[Store]:
     with engines.embedded(engine_dir) as store:
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
         yield store
-
-
-@pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as stream_pool:
-        api = Api(
-            store=store,
-            token=lambda: "",
-            health=dict,
-            schema=dict,
-            ledger=dict,
-            pool=pool,
-            stream_pool=stream_pool,
-            space=SpoolSpace(tmp_path, 0, lambda: 0),
-        )
-        async with TestClient(TestServer(api.application())) as client:
-            yield client
 
 
 async def test_trace_as_otlp_json_is_one_document(client: Client) -> None:
@@ -76,7 +55,7 @@ async def test_comparison_is_lines_with_their_count(client: Client) -> None:
     assert end == {"end": {"count": 2}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "status", "message"),
     [
         (f"{A}?format=otlp", 400, "expected one of lines, otlp-json, otlp-protobuf"),

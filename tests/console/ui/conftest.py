@@ -11,33 +11,32 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import orjson
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page, ViewportSize
 
 from receiver import transcode
-from receiver.console.api.query_queue import QUERIES_MAX
 from receiver.console.api.route import register
-from receiver.console.api.routes import Api
 from receiver.console.api.source import Row, SourceWithSql
-from receiver.console.api.spool import SpoolSpace
+from receiver.console.ui import site as site_module
 from receiver.console.ui.pages.table import PAGES
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.journal.quarantine import Body, QuarantineNote
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.platform.deployment_events.event_table import store_events
-from receiver.platform.installations.installations import Installations
-from receiver.platform.installations.projects import Projects
+from receiver.platform.installations.platform_records import PlatformRecords
 from receiver.platform.installations.records import State
 from receiver.settings import Access, Settings, User
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
-from tests.support.browser import CHROMIUM, chromium, faultless_page
+from tests.support.api import api_over
+from tests.support.browser import accessibility_violations, chromium, faultless_page
 from tests.support.installations import T0_S, installation
 from tests.support.receiver_facts import DeadLettersToRead, FactsOfTest, facts_of, site_of
 from tests.support.segments import DIGEST_KEY
@@ -45,6 +44,8 @@ from tests.support.token_server import PlatformServer, platform_server
 
 SECOND_ADMIN = User(name="ann", token="token of ann....", role="admin")
 LOOPBACK = "http://127.0.0.1:"
+WIDE = ViewportSize(width=1280, height=800)
+NARROW = ViewportSize(width=320, height=640)
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
@@ -105,6 +106,7 @@ FULLER_URLS = (
     "/deployment/dpl_2",
     "/deployment/dpl_2?kind=build",
     f"/trace/{HUGE_TRACE}",
+    "/platform",
 )
 """Pages with parameters that add content."""
 URLS = PAGE_URLS + FULLER_URLS
@@ -251,22 +253,18 @@ def _hostile_body(directory: Path) -> Body:
     return Body(HOSTILE_TRACE, path, len(content), QuarantineNote(HOSTILE[0]))
 
 
-def add_installations(installations: Installations) -> None:
-    """Add an installation of each state; the texts of the platform are hostile."""
+def add_hostile_records(records: PlatformRecords) -> None:
+    """Add an installation of each state and removed projects, one of them kept. All texts are hostile."""
     hostile = {"user_id": HUGE, "scopes": HOSTILE, "team_id": "".join(HOSTILE)}
-    installations.add(installation("icfg_hostile", **hostile), "token")
+    records.installations.add(installation("icfg_hostile", **hostile), "token")
     states: tuple[State, ...] = ("disabled", "removed")
     for state in states:
-        installations.add(installation(f"icfg_{state}"), "token")
-        installations.set_state(f"icfg_{state}", state, T0_S + 1)
-
-
-def remove_projects(projects: Projects) -> None:
-    """Add removed projects whose ids and names are hostile; one of them is kept."""
+        records.installations.add(installation(f"icfg_{state}"), "token")
+        records.installations.set_state(f"icfg_{state}", state, T0_S + 1)
     for at_s, text in enumerate(HOSTILE, 1):
-        projects.created(text, text, at_s)
-        projects.removed(text, at_s + 1)
-    projects.revoke(HOSTILE[0])
+        records.projects.created(text, text, at_s)
+        records.projects.removed(text, at_s + 1)
+    records.projects.revoke(HOSTILE[0])
 
 
 @pytest.fixture
@@ -275,27 +273,29 @@ def facts(tmp_path: Path) -> Iterator[FactsOfTest]:
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
         facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path), list)
-        add_installations(facts.platform.installations)
-        remove_projects(facts.platform.projects)
         yield facts
 
 
 @pytest.fixture
+def whole_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send no frame first: a page that takes long has the status of its frame."""
+    monkeypatch.setattr(site_module, "FRAME_AFTER_S", 600)
+
+
+@asynccontextmanager
+async def site_with(source: SourceWithSql, facts: FactsOfTest) -> AsyncIterator[Client]:
+    """Start the pages with a source of spans."""
+    application = web.Application()
+    register(application, site_of(lambda _request: source, facts).routes())
+    async with TestClient(TestServer(application)) as client:
+        yield client
+
+
+@pytest.fixture
 async def start_site(facts: FactsOfTest) -> AsyncIterator[StartSite]:
-    """Return a function that starts a site with a source of spans."""
-    clients: list[Client] = []
-
-    async def start(source: SourceWithSql) -> Client:
-        application = web.Application()
-        register(application, site_of(lambda _request: source, facts).routes())
-        client = TestClient(TestServer(application))
-        await client.start_server()
-        clients.append(client)
-        return client
-
-    yield start
-    for client in clients:
-        await client.close()
+    """Return a function that starts the pages with a source of spans."""
+    async with AsyncExitStack() as stack:
+        yield lambda source: stack.enter_async_context(site_with(source, facts))
 
 
 @pytest.fixture
@@ -325,28 +325,70 @@ async def client(platform: PlatformServer, tmp_path: Path) -> AsyncIterator[Clie
 
 
 @asynccontextmanager
-async def site_over(store: Store, directory: Path, facts: FactsOfTest) -> AsyncIterator[Client]:
+async def site_over(store: Store, facts: FactsOfTest) -> AsyncIterator[Client]:
     """Start the API and the pages over a store."""
-    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        space = SpoolSpace(directory, 0, lambda: 0)
-        api = Api(store, str, dict, dict, dict, pool, stream_pool, space, allows_sql=True)
-        pages = site_of(api.source, facts)
-        async with TestClient(TestServer(api.application(pages))) as client:
+    with api_over(store, allows_sql=True) as api:
+        async with TestClient(TestServer(api.application(site_of(api.source, facts)))) as client:
             yield client
 
 
 @pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    """Yield a page of a browser. An error of a script fails the test."""
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    viewport = {"width": 1280, "height": 800}
-    async with chromium() as browser, faultless_page(browser, LOOPBACK, viewport=viewport) as page:
+async def site(shop_store: Store, facts: FactsOfTest) -> AsyncIterator[Client]:
+    """Return a client of the API and the pages over the shop's spans."""
+    async with site_over(shop_store, facts) as client:
+        yield client
+
+
+# Tests in a browser share one browser and one site for each file, so they run in the loop of the file.
+
+
+@pytest.fixture(scope="module")
+def shop_facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FactsOfTest]:
+    """Yield the facts of `shop`, with hostile records of the platform."""
+    with ThreadPoolExecutor(2) as pool:
+        facts = facts_of(tmp_path_factory.mktemp("site"), pool)
+        add_hostile_records(facts.platform)
+        yield facts
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(shop_store: Store, shop_facts: FactsOfTest) -> AsyncIterator[Client]:
+    """Yield one site over the shop's spans for all tests of a file."""
+    async with site_over(shop_store, shop_facts) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """Yield one browser for all tests of a file."""
+    async with chromium() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """Yield a page of the browser. An error of a script fails the test."""
+    async with faultless_page(browser, LOOPBACK, viewport=WIDE) as page:
         yield page
 
 
-@pytest.fixture
-async def site(shop_store: Store, tmp_path: Path, facts: FactsOfTest) -> AsyncIterator[Client]:
-    """Return a client of the API and the pages over the shop's spans."""
-    async with site_over(shop_store, tmp_path, facts) as client:
-        yield client
+def url_of(site: Client, path: str, **parameters: str) -> str:
+    """Return the URL of a page, with the times of the shop."""
+    separator = "&" if "?" in path else "?"
+    return f"{LOOPBACK}{site.port}{path}{separator}{urlencode({**TIMES, **parameters})}"
+
+
+async def excess_px(page: Page) -> int:
+    """Return the number of pixels by which a page is wider than its window."""
+    width: int = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return width
+
+
+async def check_themes_and_widths(page: Page) -> None:
+    """Fail if a page is not accessible or wider than the window, in a light or in a dark, narrow window."""
+    problems = [*await accessibility_violations(page), await excess_px(page)]
+    await page.emulate_media(color_scheme="dark")
+    await page.set_viewport_size(NARROW)
+    await page.evaluate("new Promise(requestAnimationFrame)")
+
+    assert [*problems, *await accessibility_violations(page), await excess_px(page)] == [0, 0]

@@ -32,6 +32,7 @@ from tests.support.access import (
     log_in,
     session,
 )
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
 
 FOR_ADMINS = {("GET", "/platform/install"), ("GET", "/platform/installed")}
@@ -100,7 +101,7 @@ async def test_every_route_that_changes_something_declares_it(start: StartReceiv
     assert declared_changes - CHANGES_BY_GET == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
 
 
-@pytest.mark.parametrize("path", ["/api/v1/sql", "/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
+@each_case("path", ["/api/v1/sql", "/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
 async def test_request_that_changes_nothing_is_not_logged_as_a_change(
     start: StartReceiver, path: str
 ) -> None:
@@ -111,7 +112,7 @@ async def test_request_that_changes_nothing_is_not_logged_as_a_change(
     assert "change requested" not in [line["event"] for line in logged]
 
 
-@pytest.mark.parametrize("proof", [bearer, session])
+@each_case("proof", [bearer, session])
 async def test_each_role_may_use_its_routes_and_no_other(
     start: StartReceiver, proof: Callable[[User], Headers]
 ) -> None:
@@ -164,7 +165,7 @@ async def test_unknown_path_is_answered_404_to_every_known_caller(start: StartRe
     assert (await client.get("/api/v1/nothing")).status == 401
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         pytest.param(session(VIEWER, lifetime_s=0), id="expired"),
@@ -187,7 +188,7 @@ async def test_caller_without_a_valid_proof_is_unknown(start: StartReceiver, hea
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         [*bearer(VIEWER).items(), *bearer(VIEWER).items()],
@@ -204,7 +205,7 @@ async def test_caller_with_repeated_credentials_is_unknown(
     assert (await (await start()).get("/api/v1/health", headers=headers)).status == 401
 
 
-@pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
+@each_case("scheme", ["bearer", "BEARER"])
 async def test_scheme_of_a_token_is_accepted_in_any_case(start: StartReceiver, scheme: str) -> None:
     headers = {"Authorization": f"{scheme} {VIEWER.token}"}
 
@@ -253,7 +254,7 @@ async def test_proxy_names_the_user(start: StartReceiver) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         [],

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from urllib.parse import urlencode
-
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize
 
-from receiver.engine.store import Store
 from tests.console.ui.conftest import (
     FULLER_URLS,
     HOSTILE_TRACE,
+    LOOPBACK,
     PAGE_URLS,
-    TIMES,
+    WIDE,
     Client,
-    add_installations,
-    remove_projects,
-    site_over,
+    check_themes_and_widths,
+    excess_px,
+    url_of,
 )
-from tests.support.browser import accessibility_violations, chromium, faultless_page, needs_chromium
-from tests.support.receiver_facts import facts_of
+from tests.support.browser import accessibility_violations, faultless_page, needs_chromium
+from tests.support.cases import each_case
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
-WIDE = ViewportSize(width=1280, height=800)
-NARROW = ViewportSize(width=320, height=640)
 PHONE = ViewportSize(width=390, height=844)
 LOW = ViewportSize(width=1280, height=300)
 ABSENT = "a" * 32
@@ -53,12 +45,12 @@ ROWS_IN_SIGHT = """(grid) => {
     ]);
 }"""
 """Returns the expected number, the position and the number of each visible row; a row has 28 pixels."""
-EACH_URL = pytest.mark.parametrize(
-    "url", [*PAGE_URLS, *(pytest.param(url, marks=pytest.mark.fault_tier) for url in FULLER_URLS)]
+CHARTS = (
+    "/services?service=web",
+    "/services?service=db&operation=SELECT+cart",
+    f"/trace/{1:032x}/with/{1_801:032x}?row=0",
 )
 RTL = "\u202egnp.exe"
-CONTENT = "main :is(tbody tr, li, dd, textarea, .empty, #nothing)"
-"""Elements with content; the last is the page of arriving spans before the first span."""
 FOCUS_IS_IN_SIGHT = """() => {
   const box = document.activeElement.getBoundingClientRect();
   const isInHeight = box.bottom > 0 && box.top < innerHeight;
@@ -66,37 +58,9 @@ FOCUS_IS_IN_SIGHT = """() => {
 }"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(shop_store: Store, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    """Yield one site for all tests of this file."""
-    directory: Path = tmp_path_factory.mktemp("site")
-    with ThreadPoolExecutor(2) as pool:
-        facts = facts_of(directory, pool)
-        add_installations(facts.platform.installations)
-        remove_projects(facts.platform.projects)
-        async with site_over(shop_store, directory, facts) as client:
-            yield client
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """Yield one browser for all tests of this file."""
-    async with chromium() as running:
-        yield running
-
-
-def origin_of(site: Client) -> str:
-    return str(site.make_url("")).rstrip("/")
-
-
-def address(site: Client, url: str) -> str:
-    separator = "&" if "?" in url else "?"
-    return f"{origin_of(site)}{url}{separator}{urlencode(TIMES)}"
-
-
 async def show(page: Page, site: Client, url: str) -> None:
     """Open a page and wait until its scripts have drawn."""
-    answer = await page.goto(address(site, url))
+    answer = await page.goto(url_of(site, url))
     assert answer is not None
     assert answer.status == 200
     await page.wait_for_selector("#theme:not([hidden])")
@@ -104,36 +68,30 @@ async def show(page: Page, site: Client, url: str) -> None:
         await page.wait_for_selector("[role=treegrid] [role=row]")
 
 
-async def excess_px(page: Page) -> int:
-    """Return the number of pixels by which a page is wider than its window."""
-    width: int = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    return width
-
-
-@EACH_URL
+@pytest.mark.parametrize(
+    "url",
+    [
+        *PAGE_URLS,
+        *CHARTS,
+        *(pytest.param(url, marks=pytest.mark.fault_tier) for url in FULLER_URLS if url not in CHARTS),
+    ],
+)
 async def test_page_is_accessible_and_fits_in_both_themes_and_widths(
-    shop: Client, browser: Browser, url: str
+    shop: Client, page: Page, url: str
 ) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE, color_scheme="light") as page:
-        await show(page, shop, url)
-        problems = [*await accessibility_violations(page), await excess_px(page)]
+    await show(page, shop, url)
 
-        await page.emulate_media(color_scheme="dark")
-        await page.set_viewport_size(NARROW)
-        await page.evaluate("new Promise(requestAnimationFrame)")
-        problems += [*await accessibility_violations(page), await excess_px(page)]
-
-        assert problems == [0, 0]
+    await check_themes_and_widths(page)
 
 
-@pytest.mark.parametrize("path", ["/docs", f"/trace/{ABSENT}", "/deployment/absent", "/search?fliter=root"])
+@each_case("path", ["/docs", f"/trace/{ABSENT}", "/deployment/absent", "/search?fliter=root"])
 async def test_page_of_the_api_or_of_an_error_is_accessible_and_fits_a_phone(
     shop: Client, browser: Browser, path: str
 ) -> None:
     for scheme in ("light", "dark"):
         # Not `faultless_page`, because browsers report each status from 400 as an error.
         page = await browser.new_page(viewport=PHONE, color_scheme=scheme)
-        await page.goto(f"{origin_of(shop)}{path}")
+        await page.goto(f"{LOOPBACK}{shop.port}{path}")
 
         problems = [*await accessibility_violations(page), await excess_px(page)]
         await page.close()
@@ -141,16 +99,14 @@ async def test_page_of_the_api_or_of_an_error_is_accessible_and_fits_a_phone(
         assert problems == [0]
 
 
-async def test_details_that_scroll_and_a_link_in_a_heading_are_accessible(
-    shop: Client, browser: Browser
-) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=LOW) as page:
-        await show(page, shop, f"/trace/{HOSTILE_TRACE}")
-        # As the heading of the events of a deployment, which the receiver of these tests does not fetch.
-        await page.evaluate(ADD_HEADING_WITH_LINK)
+async def test_details_that_scroll_and_a_link_in_a_heading_are_accessible(shop: Client, page: Page) -> None:
+    await page.set_viewport_size(LOW)
+    await show(page, shop, f"/trace/{HOSTILE_TRACE}")
+    # As the heading of the events of a deployment, which the receiver of these tests does not fetch.
+    await page.evaluate(ADD_HEADING_WITH_LINK)
 
-        assert await page.locator("#span").evaluate("span => span.scrollHeight > span.clientHeight")
-        assert await accessibility_violations(page) == []
+    assert await page.locator("#span").evaluate("span => span.scrollHeight > span.clientHeight")
+    assert await accessibility_violations(page) == []
 
 
 async def focused(page: Page) -> str:
@@ -173,71 +129,57 @@ async def tab_to(page: Page, begin: str) -> None:
     pytest.fail(f"{begin}: not reached by {TABS_MAX} presses of Tab")
 
 
-async def test_span_of_a_failed_trace_is_reached_by_keyboard_alone(shop: Client, browser: Browser) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE) as page:
-        await show(page, shop, "/?project=prj_1")
+async def test_span_of_a_failed_trace_is_reached_by_keyboard_alone(shop: Client, page: Page) -> None:
+    await show(page, shop, "/?project=prj_1")
 
-        await tab_to(page, "/errors?")
-        await page.keyboard.press("Enter")
-        await page.wait_for_url("**/errors?**")
-        await tab_to(page, "/trace/")
-        await page.keyboard.press("Enter")
-        await page.wait_for_selector("[role=treegrid] [role=row]")
-        await page.keyboard.press("j")
-        await page.wait_for_selector("#span h2:text('SELECT cart')")
-        await page.keyboard.press("e")
-        await page.wait_for_selector("#span dd:text('deadlock on row')")
-        await tab_to(page, "treegrid")
-        await page.keyboard.press("ArrowDown")
+    await tab_to(page, "/errors?")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/errors?**")
+    await tab_to(page, "/trace/")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[role=treegrid] [role=row]")
+    await page.keyboard.press("j")
+    await page.wait_for_selector("#span h2:text('SELECT cart')")
+    await page.keyboard.press("e")
+    await page.wait_for_selector("#span dd:text('deadlock on row')")
+    await tab_to(page, "treegrid")
+    await page.keyboard.press("ArrowDown")
 
-        await page.wait_for_selector("#span h2:text('SELECT cart')")
+    await page.wait_for_selector("#span h2:text('SELECT cart')")
 
 
 async def test_shortcut_of_two_keys_works_even_if_the_page_uses_the_second_key(
-    shop: Client, browser: Browser
+    shop: Client, page: Page
 ) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE) as page:
-        await show(page, shop, f"/trace/{HOSTILE_TRACE}")
+    await show(page, shop, f"/trace/{HOSTILE_TRACE}")
 
-        await page.keyboard.press("g")
-        await page.keyboard.press("e")
+    await page.keyboard.press("g")
+    await page.keyboard.press("e")
 
-        await page.wait_for_url("**/errors?**")
+    await page.wait_for_url("**/errors?**")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "keys"),
-    [("/services", ["?", "g e"]), (f"/trace/{HOSTILE_TRACE}", ["?", "e"]), ("/tail", ["Space"])],
+    [("/services", ["?", "g e", "Ctrl K"]), (f"/trace/{HOSTILE_TRACE}", ["?", "e"]), ("/tail", ["Space"])],
 )
-async def test_question_mark_lists_the_keys(
-    shop: Client, browser: Browser, url: str, keys: list[str]
-) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE) as page:
-        await show(page, shop, url)
+async def test_question_mark_lists_the_keys(shop: Client, page: Page, url: str, keys: list[str]) -> None:
+    await show(page, shop, url)
 
-        await page.keyboard.press("?")
-        await page.wait_for_selector("dialog[open]")
+    await page.keyboard.press("?")
+    await page.wait_for_selector("dialog[open]")
 
-        listed = await page.locator("dialog kbd").all_text_contents()
-        assert set(keys) <= set(listed)
-        assert len(listed) == len(set(listed))
-        await focused(page)
-        await page.keyboard.press("Escape")
-        await page.wait_for_selector("dialog", state="hidden")
-
-
-@EACH_URL
-async def test_page_has_its_content_without_scripts(shop: Client, browser: Browser, url: str) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE, java_script_enabled=False) as page:
-        await page.goto(address(shop, url))
-
-        assert await page.locator(CONTENT).count() > 0
-        assert await page.get_by_text("The page cannot be shown").count() == 0
+    listed = await page.locator("dialog kbd").all_text_contents()
+    assert set(keys) <= set(listed)
+    assert len(listed) == len(set(listed))
+    await focused(page)
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("dialog", state="hidden")
 
 
 async def test_span_can_be_searched_and_opened_without_scripts(shop: Client, browser: Browser) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE, java_script_enabled=False) as page:
-        await page.goto(address(shop, "/search"))
+    async with faultless_page(browser, LOOPBACK, viewport=WIDE, java_script_enabled=False) as page:
+        await page.goto(url_of(shop, "/search"))
         await page.fill("#filter", "service=web status=error")
         await page.click("text=Search >> nth=-1")
         await page.click("tbody th a >> nth=0")
@@ -246,31 +188,29 @@ async def test_span_can_be_searched_and_opened_without_scripts(shop: Client, bro
         assert await page.text_content("#span h2") == "SELECT cart"
 
 
-async def test_text_that_reverses_the_direction_ends_with_its_element(shop: Client, browser: Browser) -> None:
-    async with faultless_page(browser, origin_of(shop), viewport=WIDE) as page:
-        await show(page, shop, f"/trace/{HOSTILE_TRACE}")
-        row = page.locator("[role=row]", has_text=RTL)
+async def test_text_that_reverses_the_direction_ends_with_its_element(shop: Client, page: Page) -> None:
+    await show(page, shop, f"/trace/{HOSTILE_TRACE}")
+    row = page.locator("[role=row]", has_text=RTL)
 
-        service = await row.locator(".service").bounding_box()
-        name = await row.locator(".name").bounding_box()
+    service = await row.locator(".service").bounding_box()
+    name = await row.locator(".name").bounding_box()
 
-        # Both have the text that reverses; the service is still left of the name.
-        assert service is not None
-        assert name is not None
-        assert service["x"] < name["x"]
+    # Both have the text that reverses; the service is still left of the name.
+    assert service is not None
+    assert name is not None
+    assert service["x"] < name["x"]
 
 
-async def test_scrolled_rows_show_the_spans_of_their_positions(shop: Client, browser: Browser) -> None:
-    small = ViewportSize(width=1280, height=300)
-    async with faultless_page(browser, origin_of(shop), viewport=small) as page:
-        await show(page, shop, f"/trace/{HOSTILE_TRACE}")
-        grid = page.locator("[role=treegrid]")
-        await grid.evaluate("grid => { grid.style.height = grid.style.minHeight = '56px'; }")
+async def test_scrolled_rows_show_the_spans_of_their_positions(shop: Client, page: Page) -> None:
+    await page.set_viewport_size(LOW)
+    await show(page, shop, f"/trace/{HOSTILE_TRACE}")
+    grid = page.locator("[role=treegrid]")
+    await grid.evaluate("grid => { grid.style.height = grid.style.minHeight = '56px'; }")
 
-        for top in (140, 400, 60, 9_999):
-            await grid.evaluate("(grid, top) => { grid.scrollTop = top; }", top)
-            await page.evaluate("new Promise(requestAnimationFrame)")
-            rows = await grid.evaluate(ROWS_IN_SIGHT)
+    for top in (140, 400, 60, 9_999):
+        await grid.evaluate("(grid, top) => { grid.scrollTop = top; }", top)
+        await page.evaluate("new Promise(requestAnimationFrame)")
+        rows = await grid.evaluate(ROWS_IN_SIGHT)
 
-            assert len(rows) >= 2
-            assert all(number == position + 1 == aria for number, position, aria in rows)
+        assert len(rows) >= 2
+        assert all(number == position + 1 == aria for number, position, aria in rows)

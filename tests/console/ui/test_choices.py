@@ -111,15 +111,10 @@ async def test_frame_has_a_form_that_keeps_the_other_parameters(start_site: Star
     answer = await client.get("/errors", params=query)
 
     page = Document(await answer.text())
-    chosen = [each["value"] for tag, each in page.elements if tag == "option" and "selected" in each]
-    hidden = {
-        each["name"]: each["value"]
-        for tag, each in page.elements
-        if tag == "input" and each["type"] == "hidden"
-    }
-    assert chosen == ["prj_1"]
+    hidden = {each["name"]: each["value"] for each in page.all("input") if each["type"] == "hidden"}
+    assert [each["value"] for each in page.all("option") if "selected" in each] == ["prj_1"]
     assert hidden == {"filter": "status=error", "since": "6h"}
-    assert [each["name"] for tag, each in page.elements if tag == "select"] == ["project", "deployment"]
+    assert [each["name"] for each in page.all("select")] == ["project", "deployment"]
 
 
 async def test_slow_list_does_not_delay_the_frame(start_site: StartSite) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.console.ui import site as site_module
 from receiver.console.ui.pages.compare import OFFERED_MAX
 from tests.console.ui.conftest import HOSTILE, Client
 from tests.console.ui.test_pages import Document, page_of
+from tests.support.cases import each_case
 
-
-@pytest.fixture(autouse=True)
-def whole_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send no frame first: such a page has the status of its frame."""
-    monkeypatch.setattr(site_module, "FRAME_AFTER_S", 60)
+pytestmark = pytest.mark.usefixtures("whole_pages")
 
 
 def fields_of(page: Document) -> dict[str | None, str | None]:
@@ -31,7 +27,7 @@ def offered(page: Document) -> list[str]:
     return [attributes["href"] or "" for tag, attributes in before if tag == "a"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "side", "corrected"),
     [("a=dpl_1&b=nonsense", "B", "a=dpl_1&b=dpl_2"), ("a=nonsense&b=dpl_1", "A", "a=dpl_2&b=dpl_1")],
 )
@@ -56,7 +52,7 @@ async def test_newest_deployments_are_offered(site: Client) -> None:
     assert "Deployment B has no spans in this time range. Choose a longer range, or one of: " in page.text
     assert len(offered(page)) == OFFERED_MAX
     assert any(text in page.text for text in HOSTILE)
-    assert not {tag for tag, _ in page.elements} & {"img"}
+    assert not page.tags & {"img"}
 
 
 async def test_error_of_another_parameter_leaves_the_form(site: Client) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import asyncio
 import subprocess
-from collections.abc import Callable, Mapping
-
-import pytest
+from collections.abc import Mapping
 
 from receiver.config.load import Loaded
-from receiver.console.api.source import Answer, Result, Row
+from receiver.console.api.source import Answer
 from receiver.console.ui.admin_port import AdminReport, Sample
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.pages.connect import endpoint_url
@@ -20,6 +18,7 @@ from receiver.reports import LedgerReport
 from receiver.settings import Drain, Settings, Tls
 from tests.console.ui.conftest import Client, StartSite
 from tests.console.ui.test_pages import Document, FakeSource, page_of
+from tests.support.cases import each_case
 from tests.support.receiver_facts import ledger_line, ledger_of
 
 TOKEN_DRAIN = Drain(name="shop", tokens=("secret-1",))
@@ -44,7 +43,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "evidence", "text"), FAILURES)
+@each_case(("name", "evidence", "text"), FAILURES)
 def test_first_failing_step_names_its_cause_and_fix(name: str, evidence: Evidence, text: str) -> None:
     step = verdict(checks_of(Settings(), TOKEN_DRAIN, evidence))
 
@@ -72,7 +71,7 @@ def test_refused_requests_of_other_clients_do_not_hide_accepted_deliveries() -> 
     assert verdict(checks_of(Settings(), TOKEN_DRAIN, evidence)).state == "done"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "url"),
     [
         (Settings(listen="127.0.0.1:4318"), "http://127.0.0.1:4318/v1/traces"),
@@ -87,19 +86,11 @@ def test_endpoint_has_a_placeholder_where_only_the_operator_knows_the_name(
 
 
 class StoredSource(FakeSource):
-    """Source with one span, which counts its queries."""
+    """Source with one span."""
 
-    query_count = 0
-
-    async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
-        self.query_count += 1
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        await super().ask(name, query)
         return Answer([NEWEST])
-
-    async def hides_spans(self, _trace_id: str) -> bool:
-        return False
-
-    async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
-        return None
 
 
 def with_drains(facts: ReceiverFacts, *drains: Drain) -> None:
@@ -114,7 +105,7 @@ async def test_check_list_is_done_after_the_first_delivery(
     client = await start_site(source)
 
     before = await (await client.get("/connect/checks?drain=platform")).json()
-    assert source.query_count == 0
+    assert source.queries == []
     facts.ledger = lambda query: ledger_of(ledger_line(query["drain"], stored=5))
     facts.admin = lambda: AdminReport(
         (Sample("deliveries_total", {"drain": "platform", "status": "200"}, 1),),
@@ -154,7 +145,7 @@ async def test_unavailable_store_fails_the_last_step_and_not_the_page(
     assert "The store does not answer: NETWORK_ERROR (210)." in Document(await answer.text()).text
 
 
-@pytest.mark.parametrize("drain", ["", "shop", "platform"])
+@each_case("drain", ["", "shop", "platform"])
 async def test_page_shows_header_names_and_no_secret(
     start_site: StartSite, facts: ReceiverFacts, drain: str
 ) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from receiver.console.ui import site as site_module
 from receiver.console.ui.event_refresh import FetchState
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.pages.deployment_events import CONTEXT_LINES, around_errors
 from receiver.engine.store import Store
 from receiver.platform.deployment_events.event_table import store_events
 from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE, TIMES, Client
-from tests.console.ui.test_pages import Document, page_of
+from tests.console.ui.test_pages import page_of
 from tests.support import engines
+from tests.support.cases import each_case
 
 FAILED, FINE, OLD = (f"{number:032x}" for number in (1, 2, 3))
 """Traces of `dpl_2`, in which the first has a failed span, and a trace of `dpl_1`."""
@@ -78,20 +78,13 @@ def shop_store(engine_dir: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture(autouse=True)
-def whole_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send no frame first: such a page has the status of its frame."""
-    monkeypatch.setattr(site_module, "FRAME_AFTER_S", 600)
-
-
-def text_of(page: Document) -> str:
-    return " ".join(page.text.split())
+pytestmark = pytest.mark.usefixtures("whole_pages")
 
 
 async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     page = await page_of(site, "/deployment/dpl_2")
 
-    text = text_of(page)
+    text = page.words
     assert "dpl_2: READY since" in text
     assert "22 lines of its build log in" in text
     assert "1 of them errors" in text
@@ -102,7 +95,7 @@ async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     # Only what is close to the error.
     assert "line 5" not in rows
     assert "later 5" not in rows
-    assert [tag for tag, _ in page.elements].count("path") > 4
+    assert len(page.all("path")) > 4
 
 
 async def test_deployment_is_compared_with_the_previous_one(site: Client) -> None:
@@ -113,12 +106,12 @@ async def test_deployment_is_compared_with_the_previous_one(site: Client) -> Non
     assert not [link for link in (await page_of(site, "/deployment/dpl_1")).links if "/compare?a=" in link]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "present", "absent"),
     [("build", "line 5", "READY"), ("state", "BUILDING", "line 5"), ("request", "other.example", "line 5")],
 )
 async def test_all_events_of_one_kind_are_listed(site: Client, kind: str, present: str, absent: str) -> None:
-    rows = text_of(await page_of(site, f"/deployment/dpl_2?kind={kind}")).partition("timekindeventtrace")[2]
+    rows = (await page_of(site, f"/deployment/dpl_2?kind={kind}")).words.partition("timekindeventtrace")[2]
 
     assert present in rows
     assert absent not in rows
@@ -129,19 +122,18 @@ async def test_event_is_shown_with_every_field_that_the_platform_sent(site: Clie
     link = next(link for link in page.links if "event=" in link)
 
     details = await page_of(site, link.partition("#")[0])
-    [whole] = [attributes for tag, attributes in details.elements if tag == "pre"]
-    assert whole == {"tabindex": "0"}
+    assert details.all("pre") == [{"tabindex": "0"}]
     assert '"proxy": {' in details.text
 
 
 async def test_deployment_without_events_and_spans_is_explained(site: Client) -> None:
-    text = text_of(await page_of(site, "/deployment/dpl_9", 404))
+    text = (await page_of(site, "/deployment/dpl_9", 404)).words
 
     assert "No event and no span of deployment dpl_9" in text
     assert "Events of deployments are not fetched: set platform.base_url" in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("trace_id", "present", "absent"),
     [
         (
@@ -156,7 +148,7 @@ async def test_deployment_without_events_and_spans_is_explained(site: Client) ->
 async def test_trace_shows_the_events_of_its_request_and_around_its_error(
     site: Client, trace_id: str, present: tuple[str, ...], absent: tuple[str, ...]
 ) -> None:
-    text = text_of(await page_of(site, f"/trace/{trace_id}"))
+    text = (await page_of(site, f"/trace/{trace_id}")).words
 
     assert [each for each in present if each not in text] == []
     assert [each for each in (*absent, "/third") if each in text] == []
@@ -170,8 +162,8 @@ async def test_trace_links_to_its_deployment_at_its_time(site: Client) -> None:
     assert "dpl_2: READY since" in await answer.text()
 
 
-@pytest.mark.parametrize("path", ["/deployment/dpl_2", f"/trace/{FAILED}"])
-@pytest.mark.parametrize(
+@each_case("path", ["/deployment/dpl_2", f"/trace/{FAILED}"])
+@each_case(
     ("state", "text"),
     [
         (FetchState("failed", f"no answer {HOSTILE[0]}"), "Events could not be fetched from the platform:"),
@@ -190,9 +182,9 @@ async def test_failing_or_slow_platform_is_described_beside_what_is_stored(
     facts.refresh_events = refresh
     page = await page_of(site, path)
 
-    assert text in text_of(page)
+    assert text in page.words
     assert "has no types" in page.text
-    assert "script" not in {tag for tag, attributes in page.elements if not attributes}
+    assert all(page.all("script"))
     assert requested == [("dpl_2", ())]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from receiver.console.ui.templating import sentence
 from receiver.http.protocol import PROBLEM
 from receiver.settings import Access, User
 from tests.console.ui.conftest import StartReceiver
 from tests.console.ui.test_pages import Document
 from tests.support.access import OPERATOR, VIEWER, Client, session
+from tests.support.cases import each_case
 
 HTML = {"Accept": "text/html,*/*;q=0.8"}
 
@@ -21,7 +20,7 @@ async def error_page(client: Client, method: str, path: str, status: int, **head
     return Document(await answer.text())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "path", "status"),
     [
         ("GET", "/nothing", 404),
@@ -39,7 +38,7 @@ async def test_unknown_page_is_explained_with_links(
     assert "This page does not exist" in page.text
     assert "API" not in page.text
     assert {"/", "/search"} <= set(page.links)
-    assert not [tag for tag, _ in page.elements if tag == "script"]
+    assert "script" not in page.tags
 
 
 async def test_method_that_a_page_does_not_have_keeps_its_header(start: StartReceiver) -> None:
@@ -55,7 +54,7 @@ async def test_request_of_another_origin_is_explained_on_a_page(start: StartRece
     assert "A page of another origin sent this request" in page.text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "path"), [("GET", "/receiver"), ("GET", "/connect"), ("POST", "/receiver/dead/x/replay")]
 )
 async def test_page_of_all_projects_is_refused_without_links_to_such_pages(
@@ -69,7 +68,7 @@ async def test_page_of_all_projects_is_refused_without_links_to_such_pages(
     assert page.links == ["/", "/search"]
 
 
-@pytest.mark.parametrize("action", ["replay", "drop"])
+@each_case("action", ["replay", "drop"])
 async def test_failed_change_of_a_dead_letter_links_back_to_it(start: StartReceiver, action: str) -> None:
     page = await error_page(await start(), "POST", f"/receiver/dead/a%2Fb/{action}", 403)
 
@@ -77,7 +76,7 @@ async def test_failed_change_of_a_dead_letter_links_back_to_it(start: StartRecei
     assert page.links == ["/receiver/dead/a%2Fb", "/", "/search", "/receiver"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("message", "text"),
     [
         ("the disk is full; retry", "The disk is full; retry."),
@@ -95,7 +94,7 @@ async def test_form_without_a_session_is_redirected_to_the_login(start: StartRec
     assert page.links == ["/login"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "accept", "status"),
     [
         ("/api/v1/nothing", HTML["Accept"], 404),

@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
-import pytest
 
 from receiver.console.queries.csv_text import FORMULA_BEGINNINGS
 from receiver.console.ui.long_texts import TEXT_CHARS_MAX, with_cut_texts
 from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, HUGE, HUGE_TRACE, TIMES, Client
+from tests.support.cases import each_case
 
 Row = dict[str, Any]
 
@@ -57,7 +57,7 @@ EXPORTS: dict[str, Callable[[bytes], list[Row]]] = {
 }
 
 
-@pytest.mark.parametrize("form", EXPORTS)
+@each_case("form", EXPORTS)
 async def test_export_has_every_hostile_text_unchanged(site: Client, form: str) -> None:
     answer = await site.get(
         "/api/v1/export", params={**TIMES, "filter": "status=error http.route exists", "format": form}

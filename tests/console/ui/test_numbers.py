@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from receiver.console.ui import numbers
+from tests.support.cases import each_case
 
 
 def test_duration_is_a_dash_if_there_is_none() -> None:
@@ -12,14 +11,14 @@ def test_duration_is_a_dash_if_there_is_none() -> None:
     assert numbers.duration(None) == "–"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ratio", "text"), [(0.38, "+38 %"), (-0.12, "−12 %"), (-0.001, "0 %"), (12.5, "+1,250 %"), (None, "–")]
 )
 def test_change_has_a_sign_unless_it_is_zero(ratio: float | None, text: str) -> None:
     assert numbers.change(ratio) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("count", "seconds", "text"),
     [
         (74_400, 3_600, "1,240/min"),
@@ -35,7 +34,7 @@ def test_rate_has_a_unit_in_which_it_is_not_tiny(count: int, seconds: float, tex
     assert numbers.per_minute(count, seconds) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("seconds", "text"),
     [(0, "now"), (2, "2 s ago"), (3_700, "1 h ago"), (-300, "in 5 min"), (200_000, "2 d ago")],
 )

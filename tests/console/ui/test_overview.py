@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from receiver.console.api.source import Answer
 from receiver.errors import MalformedBody
 from tests.console.ui.conftest import StartSite
 from tests.console.ui.test_pages import FakeSource, page_of
+from tests.support.cases import each_case
 
 
 class TwoDeployments(FakeSource):
@@ -32,7 +31,7 @@ class TwoDeployments(FakeSource):
         return Answer([{**row, "group": "prj_1", "start": query["since"]}])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("verdict", "new_errors", "times"),
     [
         ("b is worse: web GET / errors 0 % → 9 %", 0, 2),

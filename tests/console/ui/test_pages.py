@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-import pytest
+from aiohttp import ClientResponse
 
 from receiver.console.api.source import Answer, Result, Row, SqlAnswer
 from receiver.console.queries.raw_sql.statement import SqlQuery
@@ -19,8 +19,18 @@ from receiver.console.ui.site import RANGES
 from receiver.console.ui.static import url_of
 from receiver.console.ui.view import instant
 from receiver.errors import CallerBusy, MalformedBody, StoreTrouble
-from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE, HOSTILE_TRACE, TIMES, URLS, Client, StartSite
+from tests.console.ui.conftest import (
+    FIRST_SPAN_S,
+    HOSTILE,
+    HOSTILE_TRACE,
+    TIMES,
+    URLS,
+    Client,
+    StartSite,
+    add_hostile_records,
+)
 from tests.support.cases import each_case
+from tests.support.receiver_facts import FactsOfTest
 
 SCRIPTS = (
     *("frame.js", "pickers.js", "palette.js", "waterfall.js", "brush.js", "suggest.js", "saved.js"),
@@ -52,8 +62,33 @@ class Document(HTMLParser):
         self.text += data
 
     @property
+    def tags(self) -> set[str]:
+        """The names of the elements."""
+        return {tag for tag, _ in self.elements}
+
+    @property
+    def words(self) -> str:
+        """The text with single spaces."""
+        return " ".join(self.text.split())
+
+    @property
     def links(self) -> list[str]:
-        return [attributes["href"] or "" for tag, attributes in self.elements if tag == "a"]
+        """The targets of the links."""
+        return [attributes["href"] or "" for attributes in self.all("a")]
+
+    @property
+    def fields(self) -> dict[str | None, str | None]:
+        """The value of each field of the forms."""
+        return {attributes["name"]: attributes.get("value") for attributes in self.all("input")}
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        """Return the attributes of the elements with a name."""
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+
+def query_of(link: str) -> dict[str, str]:
+    """Return the parameters of a URL, which has none twice."""
+    return dict(parse_qsl(urlsplit(link).query))
 
 
 async def page_of(site: Client, url: str, status: int = 200) -> Document:
@@ -63,30 +98,47 @@ async def page_of(site: Client, url: str, status: int = 200) -> Document:
     return Document(await answer.text())
 
 
-@each_case("url", URLS)
-async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, url: str) -> None:
-    page = await page_of(site, url)
+DEAD_LETTER = f"/receiver/dead/{HOSTILE_TRACE}"
 
-    assert {tag for tag, _ in page.elements} & {"img", "b", "style", "iframe"} <= {"b"}
-    scripts = [attributes for tag, attributes in page.elements if tag == "script"]
-    assert {attributes["src"] for attributes in scripts} <= {url_of(name) for name in SCRIPTS}
+
+@each_case("url", [*URLS, DEAD_LETTER])
+async def test_page_is_safe_and_has_its_content_without_scripts(
+    site: Client, facts: FactsOfTest, url: str
+) -> None:
+    if url == "/platform":
+        add_hostile_records(facts.platform)
+
+    answer = await site.get(url, params={} if url == DEAD_LETTER else {"since": "30d"})
+
+    text = await answer.text()
+    page = Document(text)
+    check_headers(answer)
+    check_elements(page)
+    check_times_of_links(Document(text[text.index("<main") : text.index("</main>") + len("</main>")]))
+    assert has_content(page), "the page has no content without its scripts"
+    assert "The page cannot be shown" not in page.text
+
+
+def check_headers(answer: ClientResponse) -> None:
+    """Fail unless a page forbids scripts and frames of others, and may not be stored."""
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def check_elements(page: Document) -> None:
+    """Fail if a hostile text has created an element or an attribute."""
+    assert page.tags & {"img", "b", "style", "iframe"} <= {"b"}
+    assert {attributes["src"] for attributes in page.all("script")} <= {url_of(name) for name in SCRIPTS}
     for _, attributes in page.elements:
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not (attributes.get("href") or "").startswith("javascript")
 
 
-async def test_every_hostile_text_is_shown_unchanged(site: Client) -> None:
-    page = await page_of(site, f"/trace/{HOSTILE_TRACE}")
-
-    for text in HOSTILE:
-        assert text in page.text
-
-
-@each_case("url", URLS)
-async def test_links_of_the_content_have_absolute_times(site: Client, url: str) -> None:
-    text = await (await site.get(url, params={"since": "30d"})).text()
-    content = Document(text[text.index("<main") : text.index("</main>") + len("</main>")])
-
+def check_times_of_links(content: Document) -> None:
+    """Fail if a link of the content has an age, except for the links to other ranges."""
     for link in content.links:
         query = parse_qs(urlsplit(link).query)
         is_range_menu = query.get("since", [""])[0] in RANGES
@@ -95,9 +147,87 @@ async def test_links_of_the_content_have_absolute_times(site: Client, url: str) 
             assert "until" in query
 
 
-@pytest.mark.parametrize(
-    ("time_range", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")]
+def has_content(page: Document) -> bool:
+    """Return whether a page has rows, a list, an editor, or a text that says that there is nothing."""
+    is_empty = any(attributes.get("class") == "empty" for attributes in page.all("p"))
+    return is_empty or bool(page.tags & {"td", "dd", "textarea"})
+
+
+async def test_every_hostile_text_is_shown_unchanged(site: Client) -> None:
+    page = await page_of(site, f"/trace/{HOSTILE_TRACE}")
+
+    assert [text for text in HOSTILE if text not in page.text] == []
+
+
+@each_case(
+    ("url", "texts"),
+    [
+        ("/search?filter=status%3Derror+service%3Dweb", ["traces match", "GET /cart"]),
+        ("/search?filter=http.rout%3Dx", ["No trace matches", "span.http.route"]),
+        ("/search?filter=service%3Dweb&selection=service%3Dweb", ["there is no rest to compare with"]),
+        ("/services?service=db&operation=SELECT+cart", ["No span failed."]),
+        ("/services?service=<absent>", ["No span of <absent> from ", "Show the last 24 hours"]),
+        ("/services?service=db&operation=absent", ["No span of absent from ", "Operations of db"]),
+        ("/deployment/dpl_1?kind=build", ["No such event is stored in this time range"]),
+        ("/receiver", ["the admin port did not answer"]),
+    ],
 )
+async def test_page_answers_its_parameters(site: Client, url: str, texts: list[str]) -> None:
+    page = await page_of(site, url)
+
+    assert [text for text in texts if text not in page.text] == []
+
+
+@each_case(
+    ("url", "status", "text"),
+    [
+        ("/search?filter=service%3D", 400, "The page cannot be shown: filter, column 9"),
+        ("/search?filter=root&selection=x", 400, "selection, column 1"),
+        ("/tail?filter=service%3D", 400, "column 9"),
+        ("/errors?since=yesterday", 400, "expected a number and s, m, h or d"),
+        (f"/trace/{1:032x}/with/x", 400, "expected 32 hex digits"),
+        (f"/trace/{'e' * 32}", 404, "it has expired or has not arrived"),
+    ],
+)
+async def test_error_is_explained_in_the_frame(site: Client, url: str, status: int, text: str) -> None:
+    page = await page_of(site, url, status)
+
+    assert text in page.words
+
+
+ABSENT = "a" * 32
+
+
+@each_case(
+    ("path", "text", "links"),
+    [
+        (
+            f"/trace/{ABSENT}",
+            "A span can be read a second or two after its 200",
+            ["/search?since=1h", "/search?since=30d", "/receiver", f"/trace/{ABSENT}"],
+        ),
+        (
+            f"/trace/{1:032x}/with/{ABSENT}",
+            "A span can be read a second or two after its 200",
+            ["/search?since=1h", "/search?since=30d", "/receiver", f"/trace/{1:032x}/with/{ABSENT}"],
+        ),
+        (
+            "/deployment/absent",
+            "No event and no span of deployment absent",
+            ["/deployment/absent?since=30d"],
+        ),
+    ],
+)
+async def test_record_that_is_not_stored_has_status_404_and_next_steps(
+    site: Client, path: str, text: str, links: list[str]
+) -> None:
+    page = await page_of(site, path, 404)
+
+    assert text in page.text
+    assert set(links) <= set(page.links)
+
+
+@each_case(("time_range", "label"), [({"since": "6h"}, "last 6 hours"), ({}, "last hour"), (TIMES, " to ")])
 async def test_frame_keeps_the_range_of_the_request(
     site: Client, time_range: dict[str, str], label: str
 ) -> None:
@@ -119,19 +249,6 @@ async def test_frame_keeps_the_range_of_the_request(
     assert "until" in permalink
 
 
-@each_case("name", sorted(PAGES))
-async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
-    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
-
-    answer = await site.get(path)
-
-    policy = answer.headers["Content-Security-Policy"]
-    assert "default-src 'none'; script-src 'self';" in policy
-    assert "frame-ancestors 'none'" in policy
-    assert "unsafe" not in policy
-    assert answer.headers["Cache-Control"] == "no-store"
-
-
 async def test_overview_says_which_deployment_is_worse(site: Client) -> None:
     page = await page_of(site, "/")
 
@@ -149,7 +266,7 @@ async def test_comparison_names_the_times_that_it_compared(site: Client) -> None
     assert f"from {middle} to {end} UTC; incomplete, the window ends later. " in begun.text
 
 
-@pytest.mark.parametrize("path", [f"/trace/{1:032x}", f"/trace/{1:032x}/with/{7:032x}"])
+@each_case("path", [f"/trace/{1:032x}", f"/trace/{1:032x}/with/{7:032x}"])
 async def test_page_of_a_trace_has_no_time_range(site: Client, path: str) -> None:
     page = await page_of(site, path)
 
@@ -158,35 +275,14 @@ async def test_page_of_a_trace_has_no_time_range(site: Client, path: str) -> Non
     assert "ranges" not in {attributes.get("id") for _, attributes in page.elements}
 
 
-@pytest.mark.parametrize("is_on", [False, True])
+@each_case("is_on", [False, True])
 async def test_navigation_has_the_sql_page_only_if_sql_is_on(start_site: StartSite, *, is_on: bool) -> None:
     source = FakeSource()
     source.allows_sql = is_on
 
     page = Document(await (await (await start_site(source)).get("/errors")).text())
 
-    assert ("q" in {attributes.get("data-key") for _, attributes in page.elements}) == is_on
-
-
-async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
-    page = await page_of(site, "/search?filter=status%3Derror+service%3Dweb")
-
-    assert "traces match" in page.text
-    assert "GET /cart" in page.text
-
-
-async def test_search_page_suggests_a_similar_attribute(site: Client) -> None:
-    page = await page_of(site, "/search?filter=http.rout%3Dx")
-
-    assert "No trace matches" in page.text
-    assert "span.http.route" in page.text
-
-
-async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) -> None:
-    page = await page_of(site, "/search?filter=service%3D", 400)
-
-    assert "The page cannot be shown:" in page.text
-    assert "column 9" in page.text
+    assert ("q" in {attributes.get("data-key") for attributes in page.all("a")}) == is_on
 
 
 async def test_error_in_a_filter_is_marked_in_a_text_that_can_be_edited(site: Client) -> None:
@@ -218,19 +314,6 @@ async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
     assert "Show the last 24 hours" not in nothing + page.text
 
 
-async def test_wrong_time_range_is_shown_in_the_frame_with_400(site: Client) -> None:
-    answer = await site.get("/errors?since=yesterday")
-
-    assert answer.status == 400
-    assert "expected a number and s, m, h or d" in Document(await answer.text()).text
-
-
-async def test_unknown_trace_is_explained(site: Client) -> None:
-    page = await page_of(site, f"/trace/{'e' * 32}", 404)
-
-    assert "it has expired or has not arrived" in page.text
-
-
 async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -> None:
     page = await page_of(site, f"/trace/{1:032x}")
 
@@ -238,13 +321,17 @@ async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -
 
 
 class FakeSource:
-    """Source that returns no row after a delay, or raises an error."""
+    """Source that records the parameters of each query, and returns no row after a delay, or an error."""
+
+    allows_sql = False
 
     def __init__(self, delay_s: float = 0, error: Exception | None = None) -> None:
         self.delay_s = delay_s
         self.error = error
+        self.queries: list[Mapping[str, str]] = []
 
-    async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
+    async def ask(self, _name: str, query: Mapping[str, str]) -> Answer:
+        self.queries.append(query)
         await asyncio.sleep(self.delay_s)
         if self.error:
             raise self.error
@@ -262,8 +349,6 @@ class FakeSource:
     def within(self, _projects: Sequence[str]) -> FakeSource:
         return self
 
-    allows_sql = False
-
     async def sql(self, _asked: SqlQuery) -> SqlAnswer:
         raise NotImplementedError
 
@@ -271,23 +356,11 @@ class FakeSource:
         return []
 
 
-class AskedSource(FakeSource):
-    """Source that returns no row, and records the parameters of each query."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.queries: list[Mapping[str, str]] = []
-
-    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        self.queries.append(query)
-        return await super().ask(name, query)
-
-
-@pytest.mark.parametrize("name", sorted(PAGES))
+@each_case("name", sorted(PAGES))
 async def test_project_and_deployment_are_offered_where_they_restrict_the_page(
     start_site: StartSite, name: str
 ) -> None:
-    source = AskedSource()
+    source = FakeSource()
     path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
     client = await start_site(source)
 
@@ -307,7 +380,7 @@ async def test_frame_of_a_slow_page_is_sent_before_its_content(start_site: Start
     assert "What fails?" in begin
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "status", "text"),
     [
         (StoreTrouble("secret of a row", code=210, name="NETWORK_ERROR"), 503, "NETWORK_ERROR (210)"),
@@ -332,11 +405,7 @@ async def test_failed_query_is_explained_in_the_frame(
 
 async def test_static_files_are_cached_forever_and_require_their_digest(site: Client) -> None:
     page = await page_of(site, "/errors")
-    url = next(
-        attributes["href"] or ""
-        for tag, attributes in page.elements
-        if tag == "link" and attributes["rel"] == "stylesheet"
-    )
+    url = next(each["href"] or "" for each in page.all("link") if each["rel"] == "stylesheet")
 
     response = await site.get(url)
     missing = await site.get(re.sub(r"/[0-9a-f]{16}/", "/0123456789abcdef/", url))

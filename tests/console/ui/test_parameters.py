@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from html import unescape
 
-import pytest
-
 from receiver.console.ui.pages.table import PAGES
 from tests.console.ui.conftest import HOSTILE_TRACE, TIMES, Client
 from tests.console.ui.test_pages import Document, page_of
+from tests.support.cases import each_case
 
 PATHS = [re.sub(r"\{\w+\}", HOSTILE_TRACE, page.path) for page in PAGES.values()]
 WITH_FILTER = ["/", "/search", "/services", "/map", "/errors", "/compare", "/tail"]
@@ -22,7 +21,7 @@ async def content_of(site: Client, url: str) -> str:
     return re.sub(r"State at .*", "", text.partition("<main")[2])
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/choices", "/connect/checks", "/tail/rows", "/traces/compare"])
+@each_case("path", [*PATHS, "/choices", "/connect/checks", "/tail/rows", "/traces/compare"])
 async def test_unknown_parameter_is_an_error(site: Client, path: str) -> None:
     answer = await site.get(path, params={**TIMES, "untli": "1h"})
 
@@ -30,7 +29,7 @@ async def test_unknown_parameter_is_an_error(site: Client, path: str) -> None:
     assert "did you mean 'until'?" in unescape(await answer.text())
 
 
-@pytest.mark.parametrize("path", WITH_FILTER)
+@each_case("path", WITH_FILTER)
 async def test_filter_and_its_old_name_restrict_a_page_alike(site: Client, path: str) -> None:
     everything, filtered, old = [
         await content_of(site, f"{path}{query}") for query in ("", f"?filter={NO_SPAN}", f"?q={NO_SPAN}")
@@ -40,15 +39,14 @@ async def test_filter_and_its_old_name_restrict_a_page_alike(site: Client, path:
     assert old == filtered
 
 
-@pytest.mark.parametrize("path", WITH_FILTER)
+@each_case("path", WITH_FILTER)
 async def test_filter_is_on_the_page_that_it_restricts(site: Client, path: str) -> None:
     page = await page_of(site, f"{path}?filter={NO_SPAN}")
 
-    fields = {attributes.get("value") for tag, attributes in page.elements if tag == "input"}
-    assert NO_SPAN in fields or f"Filter: {NO_SPAN}" in page.text
+    assert NO_SPAN in page.fields.values() or f"Filter: {NO_SPAN}" in page.text
 
 
-@pytest.mark.parametrize("query", ["filter=root&filter=root", "q=root&filter=root", "since=1h&since=2h"])
+@each_case("query", ["filter=root&filter=root", "q=root&filter=root", "since=1h&since=2h"])
 async def test_repeated_parameter_is_an_error(site: Client, query: str) -> None:
     answer = await site.get(f"/search?{query}")
 
@@ -63,7 +61,7 @@ async def test_error_page_offers_the_page_without_parameters(site: Client) -> No
     assert "/search" in page.links
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "/search?sort=longest",

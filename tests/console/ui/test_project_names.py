@@ -19,6 +19,7 @@ from tests.console.ui.test_choices import Deployments, row, view
 from tests.console.ui.test_pages import Document, FakeSource
 from tests.console.ui.test_tail import row_of
 from tests.support.access import OPERATOR, USERS, VIEWER, Client, receiver_with, session
+from tests.support.cases import each_case
 from tests.support.faulty_disk import WRITE_CALLS, DiskFault, process_with
 from tests.support.receiver_facts import FactsOfTest
 
@@ -97,7 +98,7 @@ async def test_removed_project_is_kept_by_the_api_once_and_again(client: Client)
         assert answer.status == 200
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("user", "project_id", "status"),
     [(VIEWER, "prj_due", 403), (LIMITED, "prj_due", 403), (OPERATOR, "prj_1", 404), (OPERATOR, "x", 404)],
 )
@@ -161,7 +162,7 @@ class RowsOfAProject(FakeSource):
         return Answer(rows.get(name, []))
 
 
-@pytest.mark.parametrize("path", ["/", "/compare", "/tail", "/choices"])
+@each_case("path", ["/", "/compare", "/tail", "/choices"])
 async def test_p50_name_appears_beside_the_id_on_pages(
     start_site: StartSite, facts: FactsOfTest, path: str
 ) -> None:

@@ -17,6 +17,7 @@ from receiver.reports import DeadDelivery, DeadLetterEntry
 from receiver.settings import Drain, Journal, Settings, Store
 from tests.console.ui.conftest import HOSTILE, Client
 from tests.console.ui.test_pages import page_of
+from tests.support.cases import each_case
 from tests.support.receiver_facts import FactsOfTest, ledger_line, ledger_of, listed
 
 NOW_S = 1_800_000_000.0
@@ -120,10 +121,10 @@ async def test_ledger_is_shown_as_one_sum_over_all_drains(site: Client, facts: F
     page = await page_of(site, "/receiver")
 
     assert "every received span has an outcome" in page.text
-    assert "all drains 1,234 = 1,030 + 0 + 0 + 200 + 0 + 4 0" in " ".join(page.text.split())
+    assert "all drains 1,234 = 1,030 + 0 + 0 + 200 + 0 + 4 0" in page.words
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dead", "files", "verdict"),
     [
         (0, 0, "✓ Nothing is missing: every received span has an outcome."),
@@ -142,7 +143,7 @@ async def test_verdict_counts_the_spans_that_cannot_be_read(
 
     page = await page_of(site, "/receiver")
 
-    assert verdict in " ".join(page.text.split())
+    assert verdict in page.words
     assert ("Nothing is missing" in page.text) == (not dead and not files)
     assert ("#dead" in page.links) == bool(dead or files)
 
@@ -242,7 +243,7 @@ async def test_settings_are_shown_with_origins_and_without_secrets(site: Client,
 
     page = await page_of(site, "/receiver")
 
-    text = " ".join(page.text.split())
+    text = page.words
     assert "HIDDEN" not in text
     assert "api_token (set) environment TRACE_DRAIN_API_TOKEN" in text
     assert "store.retention_days 7 file /etc/trace-drain.toml" in text

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from receiver.console.api.source import Answer, Row
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.ui.calls import CALLERS_MAX, EDGES_READ_MAX, SYSTEMS_MAX, Call, Node, around, busiest
@@ -16,6 +14,7 @@ from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.pages.service_map import ALONE_MAX, CALLS_MAX, NODES_MAX
 from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
 from tests.console.ui.test_pages import Document, FakeSource, page_of
+from tests.support.cases import each_case
 
 
 def call(client: str, server: str, calls: int = 10, errors: int = 0) -> Row:
@@ -80,7 +79,7 @@ async def map_of(start_site: StartSite, source: GraphSource, query: str = "") ->
 
 def boxes(page: Document) -> list[str]:
     """Return the class of each box."""
-    kinds = [attributes.get("class") or "" for tag, attributes in page.elements if tag == "a"]
+    kinds = [attributes.get("class") or "" for attributes in page.all("a")]
     return [kind for kind in kinds if kind.startswith("node ")]
 
 
@@ -88,8 +87,8 @@ def lines(page: Document) -> dict[str, dict[str, str | None]]:
     """Return the attributes of each line, by its label."""
     return {
         attributes["aria-label"] or "": attributes
-        for tag, attributes in page.elements
-        if tag == "a" and (attributes.get("class") or "").startswith("edge ")
+        for attributes in page.all("a")
+        if (attributes.get("class") or "").startswith("edge ")
     }
 
 
@@ -147,7 +146,7 @@ async def test_map_with_too_many_connections_shows_the_busiest_and_says_so(start
     assert f"Only the {CALLS_MAX} connections with the most calls are shown, of 600." in page.text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         GraphSource([call("a", f"s{number}") for number in range(EDGES_READ_MAX + 1)]),
@@ -248,7 +247,7 @@ async def test_hostile_names_stay_text(start_site: StartSite) -> None:
     assert not any(link.startswith("javascript") for link in page.links)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "index",
     # Filters have no control characters.
     [index for index in range(1, len(HOSTILE)) if f"{HOSTILE[index - 1]}{HOSTILE[index]}".isprintable()],

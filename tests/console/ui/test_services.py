@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from urllib.parse import parse_qs, quote, urlsplit
-
-import pytest
+from urllib.parse import quote, urlsplit
 
 from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource, page_of
+from tests.console.ui.test_pages import Document, FakeSource, page_of, query_of
 from tests.console.ui.test_search import chart_cells, spans_of
+from tests.support.cases import each_case
 
 REQUESTS = 600
 """Number of requests of each service of the shop."""
-
-
-def query_of(link: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
 
 
 def links_to(page: Document, path: str) -> list[dict[str, str]]:
@@ -90,33 +85,13 @@ async def test_errors_of_a_service_equal_those_of_the_errors_page(site: Client) 
     assert re.search(rf"\s{count[1]}\s+error: deadlock on row <number>\s", page.text)
 
 
-async def test_operation_without_errors_says_so(site: Client) -> None:
-    page = await page_of(site, "/services?service=db&operation=SELECT+cart")
-
-    assert "No span failed." in page.text
-
-
 async def test_errors_link_to_an_example(site: Client) -> None:
     page = await page_of(site, f"/services?service={quote(HOSTILE[0])}")
 
     assert f"/trace/{HOSTILE_TRACE}" in page.links
 
 
-async def test_unknown_service_is_explained_and_offers_other_time_ranges(site: Client) -> None:
-    page = await page_of(site, "/services?service=<absent>")
-
-    assert "No span of <absent> from " in page.text
-    assert "Show the last 24 hours" in page.text
-
-
-async def test_unknown_operation_is_explained_above_the_operations(site: Client) -> None:
-    page = await page_of(site, "/services?service=db&operation=absent")
-
-    assert "No span of absent from " in page.text
-    assert "Operations of db" in page.text
-
-
-@pytest.mark.parametrize("query", ["", "service=web", "service=web&operation=x"])
+@each_case("query", ["", "service=web", "service=web&operation=x"])
 async def test_page_of_an_empty_store_is_shown(start_site: StartSite, query: str) -> None:
     client = await start_site(FakeSource())
 

@@ -6,20 +6,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from aiohttp import ClientResponse
-from hypothesis import given
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from receiver.console.api import source
 from receiver.console.api.source import SqlAnswer
 from receiver.console.queries.raw_sql.statement import QUERY_CHARS_MAX, Column
-from receiver.console.ui import site as site_module
 from receiver.console.ui.charts.result_chart import BARS_MAX, HUES, result_chart
 from receiver.console.ui.pages.sql import CELL_CHARS_MAX, LINK_BYTES_MAX, ROWS_MAX, Cell, cell_of, link_of
 from receiver.console.ui.pages.sql_examples import EXAMPLES
 from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, Client, StartReceiver
 from tests.console.ui.test_pages import Document
 from tests.support.access import OPERATOR, VIEWER, session
+from tests.support.cases import each_case
 
 WIDE = "SELECT number, repeat('x', {}) AS x FROM numbers({})"
 
@@ -35,7 +33,7 @@ async def statement_page(site: Client, statement: str, **more: str) -> Document:
 
 
 def cells(page: Document, kind: str) -> int:
-    return sum(tag == "td" and attributes.get("class") == kind for tag, attributes in page.elements)
+    return sum(attributes.get("class") == kind for attributes in page.all("td"))
 
 
 async def test_result_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
@@ -52,7 +50,7 @@ async def test_result_is_a_table_with_types_and_visible_nulls(site: Client) -> N
     assert "[true]" in page.text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "value", "cell"),
     [
         ("Nullable(String)", None, Cell("NULL", "null")),
@@ -96,8 +94,8 @@ async def test_hostile_values_and_statements_stay_text(site: Client) -> None:
     for statement in (stored, " ".join(HOSTILE)):
         page = await document(await site.get("/sql", params={"q": statement}))
 
-        assert not {tag for tag, _ in page.elements} & {"img", "iframe", "style"}
-        scripts = [attributes["src"] for tag, attributes in page.elements if tag == "script"]
+        assert not page.tags & {"img", "iframe", "style"}
+        scripts = [attributes["src"] for attributes in page.all("script")]
         assert all(str(source).startswith("/static/") for source in scripts)
         for text in HOSTILE:
             assert text.replace("\r\n", "\n") in page.text.replace("\r\n", "\n")
@@ -111,7 +109,7 @@ async def test_trace_id_links_to_its_trace(site: Client) -> None:
     assert f"/trace/{HOSTILE_TRACE}" in page.links
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "text"),
     [
         ("SELECT file('/etc/passwd')", "the function file is not allowed"),
@@ -127,18 +125,15 @@ async def test_wrong_statement_is_explained_at_the_editor_which_keeps_it(
     page = await document(await site.post("/sql", data={"q": statement}))
 
     trouble = [attributes for _, attributes in page.elements if attributes.get("id") == "trouble"]
-    (editor,) = [attributes for tag, attributes in page.elements if tag == "textarea"]
+    (editor,) = page.all("textarea")
     assert [attributes["role"] for attributes in trouble] == ["alert"]
     assert editor["aria-describedby"] == "trouble"
     assert text in page.text
     assert statement in page.text
 
 
-async def test_editor_keeps_the_statement_while_the_store_is_unavailable(
-    start: StartReceiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A page that takes longer has the status of its frame.
-    monkeypatch.setattr(site_module, "FRAME_AFTER_S", 60)
+@pytest.mark.usefixtures("whole_pages")
+async def test_editor_keeps_the_statement_while_the_store_is_unavailable(start: StartReceiver) -> None:
     client = await start()
 
     answer = await client.get("/sql", params={"q": "SELECT 42"}, headers=session(OPERATOR))
@@ -171,9 +166,11 @@ async def test_statement_that_is_too_long_for_a_url_runs_without_a_redirect(site
     assert not [link for link in page.links if link.startswith("/api/v1/sql")]
 
 
-@given(st.text(max_size=LINK_BYTES_MAX))
-def test_url_of_a_statement_fits_into_a_request_line(text: str) -> None:
-    assert len(link_of({"q": text})) < 3 * LINK_BYTES_MAX + 10
+@each_case("character", ["a", "%", "\0", "é", "€", "👩", "\ud800", "\r\n"])
+def test_url_of_a_statement_fits_into_a_request_line(character: str) -> None:
+    text = character * (LINK_BYTES_MAX // len(character.encode(errors="surrogatepass")))
+
+    assert 0 < len(link_of({"q": text})) < 3 * LINK_BYTES_MAX + 10
 
 
 async def test_files_have_all_rows_and_whole_values(site: Client) -> None:
@@ -188,17 +185,19 @@ async def test_files_have_all_rows_and_whole_values(site: Client) -> None:
     assert "x" * 1000 in csv
 
 
-async def test_examples_work(site: Client) -> None:
+async def test_tables_are_listed_and_examples_work(site: Client) -> None:
     page = await document(await site.get("/sql"))
 
     assert {link_of({"q": statement}) for statement in EXAMPLES.values()} <= set(page.links)
+    for text in ("otel_traces", "otel_red", "SpanAttributes", "DateTime64(9)"):
+        assert text in page.text
     for statement in EXAMPLES.values():
         # The spans of the tests may be of yesterday.
         text = statement.replace("INTERVAL 1 HOUR", "INTERVAL 3 DAY")
         assert "is in its answer" not in (await statement_page(site, text)).text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "statement",
     ["(SELECT 1 AS x) UNION ALL (SELECT 2 AS x)", "WITH t AS (SELECT 42 AS n) SELECT n, n FROM t"],
 )
@@ -213,14 +212,7 @@ async def test_list_of_columns_is_limited(site: Client, monkeypatch: pytest.Monk
 
     page = await document(await site.get("/sql"))
 
-    assert len([tag for tag, _ in page.elements if tag == "dt"]) == 3
-
-
-async def test_tables_are_listed_with_columns_and_types(site: Client) -> None:
-    page = await document(await site.get("/sql"))
-
-    for text in ("otel_traces", "otel_red", "SpanAttributes", "DateTime64(9)"):
-        assert text in page.text
+    assert len(page.all("dt")) == 3
 
 
 async def test_page_says_how_to_switch_sql_on(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +222,7 @@ async def test_page_says_how_to_switch_sql_on(site: Client, monkeypatch: pytest.
 
     assert "SQL is off." in page.text
     assert "sql = true" in page.text
-    assert not [tag for tag, _ in page.elements if tag == "textarea"]
+    assert "textarea" not in page.tags
 
 
 async def test_result_that_is_too_large_for_a_page_is_refused(
@@ -270,10 +262,7 @@ async def test_chart_is_shown_first_and_the_table_by_the_url(site: Client) -> No
 
     chart, table = await statement_page(site, statement), await statement_page(site, statement, show="table")
 
-    tables = [
-        [attributes.get("class") for tag, attributes in page.elements if tag == "table"]
-        for page in (chart, table)
-    ]
+    tables = [[attributes.get("class") for attributes in page.all("table")] for page in (chart, table)]
     assert tables == [["bars"], ["result"]]
     assert any(link.endswith("&show=table") for link in chart.links)
     assert any(link.endswith("&show=chart") for link in table.links)
@@ -288,7 +277,7 @@ def answer_of(kinds: list[str], *rows: tuple[object, ...]) -> SqlAnswer:
 TIME = "DateTime64(9, 'UTC')"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kinds", "rows", "form"),
     [
         ([TIME, "UInt64"], [("2026-01-01 00:00:00.000000001", 1), ("2026-01-01 00:00:01", 2)], "lines"),

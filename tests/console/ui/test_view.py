@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,50 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.console.api.source import Answer, Row, SqlAnswer
+from receiver.console.api.source import Row
 from receiver.console.queries.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.filter_values import attribute_text
-from receiver.console.queries.raw_sql.statement import SqlQuery
 from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of, error_column, without_term
 from receiver.console.ui.view import View, term
+from tests.console.ui.test_pages import FakeSource
+from tests.support.cases import each_case
 from tests.support.receiver_facts import facts_of
-
-
-class NoSource:
-    """Source without queries."""
-
-    async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
-        raise NotImplementedError
-
-    async def hides_spans(self, _trace_id: str) -> bool:
-        return False
-
-    async def outline(self, _trace_id: str, _read: object) -> None:
-        raise NotImplementedError
-
-    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
-        raise NotImplementedError
-
-    def within(self, _projects: Sequence[str]) -> NoSource:
-        return self
-
-    allows_sql = False
-
-    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
-        raise NotImplementedError
-
-    async def sql_columns(self) -> list[Row]:
-        raise NotImplementedError
-
 
 FACTS = facts_of(Path(), ThreadPoolExecutor(1))
 
 
 def view(**query: str) -> View:
-    return View("/errors", query, 1_800_000_000.5, NoSource(), {}, facts=FACTS)
+    return View("/errors", query, 1_800_000_000.5, FakeSource(), {}, facts=FACTS)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=40))
@@ -136,7 +108,7 @@ def test_values_of_each_group_are_in_their_intervals() -> None:
     assert values["unknown"] == [0] * 60
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("since", "until", "incomplete"),
     [
         pytest.param("2027-01-15T07:00Z", "2027-01-15T07:05Z", [], id="whole intervals"),

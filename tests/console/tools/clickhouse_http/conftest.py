@@ -1,24 +1,17 @@
-"""The endpoint over the shop's traces."""
+"""The ClickHouse endpoint over the shop's traces."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
 from receiver.engine.store import Store
 from tests.support.clickhouse_endpoint import Client, served
-from tests.support.tool_api import shop_store
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    with shop_store(engine_dir) as store:
-        yield store
 
 
 @pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    async with served(store, tmp_path) as client:
+async def client(store: Store) -> AsyncIterator[Client]:
+    """Yield a client of the endpoint, which needs no token."""
+    async with served(store) as client:
         yield client

@@ -17,43 +17,58 @@ from typing import Any
 import clickhouse_connect
 import polars as pl
 import pytest
+import pytest_asyncio
 from aiohttp import ClientSession
 from clickhouse_connect.driver.client import Client as ConnectClient
 from clickhouse_connect.driver.exceptions import DatabaseError, StreamFailureError
 
 from receiver.engine.store import Store
+from tests.support.cases import each_case
 from tests.support.clickhouse_endpoint import TOKEN, Client, port_of, raw, served
 
-RECORDED = [
-    pytest.param(request, id=f"{path.stem}-{index}")
+RECORDED: dict[str, dict[str, Any]] = {
+    f"{path.stem}-{index}": request
     for path in sorted((Path(__file__).parent / "recorded").glob("*.json"))
     for index, request in enumerate(json.loads(path.read_text()))
-]
+}
 SPANS = 6
 """Rows of the shop."""
 
 
-@pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    async with served(store, tmp_path, TOKEN) as client:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(store: Store) -> AsyncIterator[Client]:
+    """Yield one endpoint for all tests of this file."""
+    async with served(store, TOKEN) as client:
         yield client
 
 
-@pytest.fixture
-async def connected(client: Client) -> AsyncIterator[ConnectClient]:
-    """Yield clickhouse-connect, connected to the endpoint. Its calls block, so tests make them in threads."""
-    opened = await asyncio.to_thread(
-        clickhouse_connect.get_client, host="127.0.0.1", port=port_of(client), password=TOKEN, database="otel"
+def connect(client: Client, **options: Any) -> ConnectClient:  # noqa: ANN401 - those of clickhouse-connect
+    """Return clickhouse-connect, connected to the endpoint. Its calls block: tests make them in threads."""
+    return clickhouse_connect.get_client(
+        host="127.0.0.1", port=port_of(client), password=TOKEN, database="otel", **options
     )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def connected(client: Client) -> AsyncIterator[ConnectClient]:
+    """Yield one connection for all tests of this file."""
+    opened = await asyncio.to_thread(connect, client)
     yield opened
     opened.close()
+
+
+def recorded_with(part: str, text: str) -> dict[str, Any]:
+    return next(request for request in RECORDED.values() if text in request[part])
 
 
 def replay_of(request: dict[str, Any]) -> dict[str, Any]:
     return {"method": request["method"], "data": request["body"].encode(), "headers": request["headers"]}
 
 
-@pytest.mark.parametrize("recorded", RECORDED)
+@each_case("recorded", RECORDED.values(), ids=RECORDED)
 async def test_recorded_request_is_answered_as_it_was(client: Client, recorded: dict[str, Any]) -> None:
     # A session that adds no header of its own.
     async with ClientSession(skip_auto_headers=("Accept-Encoding", "Content-Type", "User-Agent")) as session:
@@ -68,11 +83,7 @@ async def test_recorded_request_is_answered_as_it_was(client: Client, recorded: 
 
 
 async def test_recorded_parameters_arrive_with_their_values(client: Client) -> None:
-    recorded = next(
-        each.values[0]
-        for each in RECORDED
-        if isinstance(each.values[0], dict) and "param_m" in each.values[0]["target"]
-    )
+    recorded = recorded_with("target", "param_m")
     answer = await client.request(path=raw(recorded["target"]), **replay_of(recorded))
 
     (row,) = (await answer.json())["data"]
@@ -80,11 +91,7 @@ async def test_recorded_parameters_arrive_with_their_values(client: Client) -> N
 
 
 async def test_greeting_of_clickhouse_go_is_a_block_of_its_revision(client: Client) -> None:
-    recorded = next(
-        each.values[0]
-        for each in RECORDED
-        if isinstance(each.values[0], dict) and "revision()" in each.values[0]["body"]
-    )
+    recorded = recorded_with("body", "revision()")
     body = await (await client.request(path=raw(recorded["target"]), **replay_of(recorded))).read()
 
     # One row of four columns; each type is followed by the flag of a usual encoding.
@@ -93,7 +100,7 @@ async def test_greeting_of_clickhouse_go_is_a_block_of_its_revision(client: Clie
     assert body.endswith(b"\x0atimezone()\x06String\0\x03UTC")
 
 
-async def test_rows_are_read(connected: ConnectClient) -> None:
+async def test_rows_are_read_and_an_answer_without_rows_has_its_columns(connected: ConnectClient) -> None:
     found = await asyncio.to_thread(
         connected.query,
         "SELECT SpanName, Timestamp, Duration, SpanAttributes FROM otel_traces ORDER BY Timestamp",
@@ -104,12 +111,8 @@ async def test_rows_are_read(connected: ConnectClient) -> None:
     name, instant, duration, attributes = found.result_rows[0]
     assert (name, duration, attributes) == ("GET /checkout", 1_500_000_000, {"http.status_code": "500"})
     assert abs((datetime.now(UTC).replace(tzinfo=None) - instant).days) < 7
-
-
-async def test_answer_without_rows_has_its_columns(connected: ConnectClient) -> None:
-    found = await asyncio.to_thread(connected.query, "SELECT ServiceName, 1 AS x FROM otel_traces WHERE 0")
-
-    assert (found.column_names, found.row_count) == (("ServiceName", "x"), 0)
+    empty = await asyncio.to_thread(connected.query, "SELECT ServiceName, 1 AS x FROM otel_traces WHERE 0")
+    assert (empty.column_names, empty.row_count) == (("ServiceName", "x"), 0)
 
 
 async def test_parameters_are_bound_by_the_engine(connected: ConnectClient) -> None:
@@ -135,7 +138,7 @@ async def test_frames_tables_and_streams_are_read(connected: ConnectClient) -> N
     assert await asyncio.to_thread(streamed) == 200_000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "code", "name"),
     [
         ("SELECT nosuch", 47, "UNKNOWN_IDENTIFIER"),
@@ -152,7 +155,7 @@ async def test_error_reaches_the_caller_with_its_code(
     assert (refusal.value.code, refusal.value.name) == (code, name)
 
 
-@pytest.mark.parametrize("compression", ["lz4", "zstd", None])
+@each_case("compression", ["lz4", "zstd", None])
 async def test_insert_of_rows_is_refused_as_read_only(
     connected: ConnectClient, compression: str | None
 ) -> None:
@@ -170,14 +173,12 @@ async def test_insert_of_rows_is_refused_as_read_only(
         assert (refusal.value.code, refusal.value.name) == (164, "READONLY")
 
 
-@pytest.mark.parametrize("compress", [True, False])
+@each_case("compress", [True, False])
 async def test_stream_that_fails_ends_with_the_error_that_the_client_raises(
     client: Client, *, compress: bool
 ) -> None:
     def read() -> object:
-        with clickhouse_connect.get_client(
-            host="127.0.0.1", port=port_of(client), password=TOKEN, database="otel", compress=compress
-        ) as opened:
+        with connect(client, compress=compress) as opened:
             return opened.query("SELECT number FROM numbers(1000001)").result_rows
 
     with pytest.raises(StreamFailureError, match=r"Code: 396\. DB::Exception: .*max_result_rows"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import ClientResponse
 from structlog.testing import capture_logs
 
 from receiver.console.queries.raw_sql.client_statement import LIMITS
@@ -34,19 +35,26 @@ async def test_statement_comes_in_the_url_in_the_body_or_in_both(client: Client)
     assert await lines(client, "FROM numbers(3)", query="SELECT number") == ["0", "1", "2"]
 
 
-@each_case("form", CONTENT_TYPES)
-async def test_format_is_answered_as_the_engine_writes_it(client: Client, store: Store, form: str) -> None:
-    by_clause = await asked(client, f"{ROWS} FORMAT {form};")
-    by_parameter = await asked(client, ROWS, default_format=form)
-    by_header = await client.post("/", data=ROWS.encode(), headers={"X-ClickHouse-Format": form.lower()})
-
+async def check_format(answer: ClientResponse, store: Store, form: str) -> None:
+    """Fail unless an answer to `ROWS` is in a format as the engine writes it."""
     with store.read_only({}) as connection:
         expected = connection.whole(f"SELECT * FROM ({ROWS})", form, {})  # noqa: S608 - a constant
-    for answer in (by_clause, by_parameter, by_header):
-        body = await answer.read()
-        assert (answer.status, answer.headers["X-ClickHouse-Format"]) == (200, form)
-        assert answer.headers["Content-Type"] == CONTENT_TYPES[form]
-        assert without_times(body) == without_times(expected)
+    assert (answer.status, answer.headers["X-ClickHouse-Format"]) == (200, form)
+    assert answer.headers["Content-Type"] == CONTENT_TYPES[form]
+    assert without_times(await answer.read()) == without_times(expected)
+
+
+@each_case("form", CONTENT_TYPES)
+async def test_format_is_answered_as_the_engine_writes_it(client: Client, store: Store, form: str) -> None:
+    await check_format(await asked(client, f"{ROWS} FORMAT {form};"), store, form)
+
+
+async def test_format_comes_in_a_parameter_or_in_a_header(client: Client, store: Store) -> None:
+    by_parameter = await asked(client, ROWS, default_format="JSONCompact")
+    by_header = await client.post("/", data=ROWS.encode(), headers={"X-ClickHouse-Format": "jsoncompact"})
+
+    for answer in (by_parameter, by_header):
+        await check_format(answer, store, "JSONCompact")
 
 
 def without_times(body: bytes) -> bytes:
@@ -54,7 +62,7 @@ def without_times(body: bytes) -> bytes:
     return body.partition(b'"statistics"')[0]
 
 
-@pytest.mark.parametrize("form", ["Null", "Values", "Avro", "SQLInsert", "Template", "nosuch"])
+@each_case("form", ["Null", "Values", "Avro", "SQLInsert", "Template", "nosuch"])
 async def test_other_format_is_refused_before_the_statement_runs(client: Client, form: str) -> None:
     assert await code_of(client, f"{ROWS} FORMAT {form}") == (404, 73)
     assert await code_of(client, ROWS, default_format=form) == (404, 73)
@@ -71,7 +79,7 @@ async def test_answer_names_its_query_and_its_server(client: Client) -> None:
     assert len(unusable.headers["X-ClickHouse-Query-Id"]) == 32
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "text", "expected"),
     [
         ("String", r"x\'y\\z\t%(a)s", "x'y\\z\t%(a)s"),
@@ -93,7 +101,7 @@ async def test_value_of_a_parameter_is_bound_by_its_type(
     assert json.loads(line) == {"x": expected}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "parameters", "expected"),
     [
         ("SELECT {a:String}", {}, (403, 497)),
@@ -111,7 +119,7 @@ async def test_parameter_that_cannot_be_bound_is_refused(
     assert await code_of(client, statement, **parameters) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "expected"),
     [
         ("", (400, 62)),
@@ -129,8 +137,8 @@ async def test_parameter_that_cannot_be_bound_is_refused(
         ("-- a\nDROP TABLE otel_traces", (500, 164)),
         ("SET max_threads = 1", (500, 164)),
         ("KILL QUERY WHERE 1", (500, 164)),
-        ("SELECT 1".ljust(QUERY_CHARS_MAX + 1), (413, 229)),
-        ("SELECT 1".ljust(BODY_BYTES_MAX + 1), (413, 229)),
+        pytest.param("SELECT 1".ljust(QUERY_CHARS_MAX + 1), (413, 229), id="too long a statement"),
+        pytest.param("SELECT 1".ljust(BODY_BYTES_MAX + 1), (413, 229), id="too long a body"),
     ],
 )
 async def test_refusal_has_the_code_and_the_status_of_clickhouse(
@@ -145,7 +153,7 @@ async def test_error_quotes_no_value_of_a_row(client: Client) -> None:
     assert "declined" not in await answer.text()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "expected"),
     [
         ("max_threads", "1", (404, 115)),
@@ -175,22 +183,17 @@ async def test_parameter_that_is_not_listed_is_refused(
 
 
 @each_case(
-    ("name", "value"),
+    "parameters",
     [
-        *((name, "0") for name in LIMITS),
-        *((name, "99999999999999999999") for name in LIMITS),
-        ("database", "otel"),
-        ("database", "default"),
-        ("readonly", "2"),
-        ("compress", "0"),
-        ("user", "anyone"),
-        ("session_id", "s"),
-        ("wait_end_of_query", "1"),
-        ("client_protocol_version", "54460"),
+        dict.fromkeys(LIMITS, "0"),
+        dict.fromkeys(LIMITS, "99999999999999999999"),
+        {"database": "otel", "readonly": "2", "compress": "0", "user": "anyone"},
+        {"database": "default", "session_id": "s", "wait_end_of_query": "1"},
+        {"client_protocol_version": "54460"},
     ],
 )
-async def test_parameter_without_an_effect_is_accepted(client: Client, name: str, value: str) -> None:
-    assert await lines(client, "SELECT 1", **{name: value}) == ["1"]
+async def test_parameters_without_an_effect_are_accepted(client: Client, parameters: dict[str, str]) -> None:
+    assert await lines(client, "SELECT 1", **parameters) == ["1"]
 
 
 async def test_setting_of_the_form_changes_the_answer(client: Client) -> None:
@@ -210,7 +213,7 @@ async def test_repeated_parameter_is_refused(client: Client) -> None:
     assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (400, "36")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "path", "status"),
     [("GET", "/nosuch", 404), ("PUT", "/", 405), ("HEAD", "/?query=SELECT+1", 405)],
 )
@@ -229,7 +232,7 @@ async def test_body_may_be_compressed_and_has_to_be_text(client: Client) -> None
     assert (binary.status, binary.headers["X-ClickHouse-Exception-Code"]) == (400, "36")
 
 
-@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+@each_case("coding", ["gzip", "zstd"])
 async def test_long_answer_is_compressed_if_the_client_accepts_it(client: Client, coding: str) -> None:
     statement = "SELECT number FROM numbers(300000)"
     headers = {"Accept-Encoding": coding}
@@ -243,7 +246,14 @@ def basic(password: str, user: str = "anyone") -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+async def guarded(store: Store) -> AsyncIterator[Client]:
+    """Yield a client of an endpoint with a token."""
+    async with served(store, TOKEN) as client:
+        yield client
+
+
+@each_case(
     ("headers", "query", "status"),
     [
         ({}, {}, 401),
@@ -263,11 +273,10 @@ def basic(password: str, user: str = "anyone") -> dict[str, str]:
     ],
 )
 async def test_statement_needs_the_token(
-    store: Store, tmp_path: Path, headers: dict[str, str], query: dict[str, str], status: int
+    guarded: Client, headers: dict[str, str], query: dict[str, str], status: int
 ) -> None:
-    async with served(store, tmp_path, TOKEN) as client:
-        answer = await client.get("/", params={"query": "SELECT 1", **query}, headers=headers)
-        ping = await client.get("/ping")
+    answer = await guarded.get("/", params={"query": "SELECT 1", **query}, headers=headers)
+    ping = await guarded.get("/ping")
 
     assert (answer.status, ping.status) == (status, 200)
     if status != 200:
@@ -275,7 +284,7 @@ async def test_statement_needs_the_token(
     assert ("WWW-Authenticate" in answer.headers) == (status == 401)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         [*basic(TOKEN).items(), *basic(TOKEN).items()],
@@ -283,12 +292,9 @@ async def test_statement_needs_the_token(
         [("X-ClickHouse-Key", TOKEN), ("X-ClickHouse-Key", TOKEN)],
     ],
 )
-async def test_repeated_password_is_refused(
-    store: Store, tmp_path: Path, headers: list[tuple[str, str]]
-) -> None:
-    async with served(store, tmp_path, TOKEN) as client:
-        answer = await client.get("/?query=SELECT+1", headers=headers)
-        parameters = await client.get(f"/?query=SELECT+1&password={TOKEN}&password={TOKEN}")
+async def test_repeated_password_is_refused(guarded: Client, headers: list[tuple[str, str]]) -> None:
+    answer = await guarded.get("/?query=SELECT+1", headers=headers)
+    parameters = await guarded.get(f"/?query=SELECT+1&password={TOKEN}&password={TOKEN}")
 
     assert (answer.status, parameters.status) == (403, 403)
 
@@ -300,11 +306,10 @@ async def test_host_of_another_site_and_a_page_of_it_are_refused(client: Client)
     assert (rebound.status, page.status) == (403, 403)
 
 
-async def test_log_has_neither_the_token_nor_the_statement(store: Store, tmp_path: Path) -> None:
+async def test_log_has_neither_the_token_nor_the_statement(guarded: Client) -> None:
     with capture_logs() as logs:
-        async with served(store, tmp_path, TOKEN) as client:
-            for statement in ("SELECT 'canary'", "SELECT nosuch('canary')"):
-                await client.get("/", params={"query": statement, "password": TOKEN, "param_a": "canary"})
+        for statement in ("SELECT 'canary'", "SELECT nosuch('canary')"):
+            await guarded.get("/", params={"query": statement, "password": TOKEN, "param_a": "canary"})
 
     ended = [line for line in logs if line["event"] == "SQL statement ended"]
     assert [line["error"] for line in ended] == ["", "InvalidStatement"]

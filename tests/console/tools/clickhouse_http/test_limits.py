@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from threading import Event
 from time import sleep
 from typing import cast
 
@@ -21,12 +18,13 @@ from receiver.console.queries.raw_sql.client_statement import LIMITS, ROWS_MAX, 
 from receiver.console.tools.clickhouse_http.parameters import statement_of
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
+from tests.support.api import WAIT_S, HangingStore
+from tests.support.cases import each_case
 from tests.support.clickhouse_endpoint import DATABASE, Client, asked, code_of, lines, served
+from tests.support.fake_clickhouse import MemoryStore
 
-WAIT_S = 60.0
 
-
-@pytest.mark.parametrize(
+@each_case(
     ("limit", "value", "expected"),
     [
         ("max_result_rows", "9", (500, 396)),
@@ -51,8 +49,8 @@ async def test_client_can_lower_the_memory_of_a_statement(client: Client) -> Non
     assert await code_of(client, statement, max_memory_usage="10000000") == (500, 241)
 
 
-@pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize(("factor", "kept"), [(0.0, 1.0), (0.5, 0.5), (2.0, 1.0)])
+@each_case("name", LIMITS)
+@each_case(("factor", "kept"), [(0.0, 1.0), (0.5, 0.5), (2.0, 1.0)])
 def test_client_cannot_raise_a_limit(name: str, factor: float, kept: float) -> None:
     value = f"{LIMITS[name] * factor:.0f}"
     statement = statement_of({"query": "SELECT 1", name: value}, "", "", DATABASE)
@@ -60,9 +58,7 @@ def test_client_cannot_raise_a_limit(name: str, factor: float, kept: float) -> N
     assert float(statement.settings[name]) == LIMITS[name] * kept
 
 
-@pytest.mark.parametrize(
-    "text", ["/**/" * 3_900 + "1", "--\n" * 5_000 + "1", "FORMAT CSV" + " " * 15_000 + "x"]
-)
+@each_case("text", ["/**/" * 3_900 + "1", "--\n" * 5_000 + "1", "FORMAT CSV" + " " * 15_000 + "x"])
 def test_repetitive_statement_is_read_in_time_in_proportion_to_its_length(text: str) -> None:
     # With backtracking, the first text takes longer than any test may.
     assert statement_of({}, text, "", DATABASE).text == text
@@ -97,35 +93,6 @@ def test_rows_that_end_after_the_time_limit_of_the_client_are_not_taken_for_all(
         list(client_statement.answer(cast("Store", None), statement))
 
 
-class StubbornStore:
-    """Store whose statements wait for `release`, and then return some bytes or fail."""
-
-    def __init__(self, pieces: tuple[bytes | StoreTrouble, ...] = ()) -> None:
-        self.release = Event()
-        self.started = 0
-        self.cancelled = Event()
-        self._pieces = pieces
-
-    def marked(self, _mark: str, _filters: object = None) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def cancel(self, _mark: str) -> None:
-        self.cancelled.set()
-
-    @contextmanager
-    def read_only(self, _settings: object) -> Iterator[None]:
-        self.started += 1
-        self.release.wait(WAIT_S)
-        raise StoreTrouble("cancelled", code=394, name="QUERY_WAS_CANCELLED")
-        yield
-
-    def answer(self, _store: object, _asked: object) -> Iterator[bytes]:
-        for piece in self._pieces:
-            if isinstance(piece, StoreTrouble):
-                raise piece
-            yield piece
-
-
 async def read_until_it_breaks(client: Client, statement: str) -> tuple[ClientResponse, bytes]:
     """Return an answer that lacks its last chunk, by which clients notice a failure without the block."""
     answer, body = await client.post("/", data=statement.encode()), b""
@@ -137,22 +104,25 @@ async def read_until_it_breaks(client: Client, statement: str) -> tuple[ClientRe
     raise AssertionError("the answer has a last chunk")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before_bytes", "is_reported"), [(0, True), (WHOLE_BYTES_MAX, True), (WHOLE_BYTES_MAX + 1, False)]
 )
 async def test_failure_is_reported_or_breaks_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before_bytes: int, *, is_reported: bool
+    monkeypatch: pytest.MonkeyPatch, before_bytes: int, *, is_reported: bool
 ) -> None:
-    store = StubbornStore((b"x" * before_bytes, StoreTrouble("value 'secret'", code=241, name="MEMORY")))
-    monkeypatch.setattr("receiver.console.tools.clickhouse_http.endpoint.answer", store.answer)
-    async with served(store, tmp_path) as client:
+    def answer(_store: object, _statement: object) -> Iterator[bytes]:
+        yield b"x" * before_bytes
+        raise StoreTrouble("value 'secret'", code=241, name="MEMORY")
+
+    monkeypatch.setattr("receiver.console.tools.clickhouse_http.endpoint.answer", answer)
+    async with served(MemoryStore()) as client:
         if is_reported:
-            answer = await asked(client, "SELECT 1")
-            assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (500, "241")
-            assert "secret" not in await answer.text()
+            refused = await asked(client, "SELECT 1")
+            assert (refused.status, refused.headers["X-ClickHouse-Exception-Code"]) == (500, "241")
+            assert "secret" not in await refused.text()
         else:
-            answer, body = await read_until_it_breaks(client, "SELECT 1")
-            tag = answer.headers["X-ClickHouse-Exception-Tag"]
+            broken, body = await read_until_it_breaks(client, "SELECT 1")
+            tag = broken.headers["X-ClickHouse-Exception-Tag"]
             text = "Code: 241. DB::Exception: the statement exceeds max_memory_usage, or the memory that "
             assert body.startswith(b"x" * before_bytes + f"\r\n__exception__\r\n{tag}\r\n{text}".encode())
             assert body.endswith(f" {tag}\r\n__exception__\r\n".encode())
@@ -160,11 +130,11 @@ async def test_failure_is_reported_or_breaks_the_answer(
 
 
 async def test_statement_that_the_engine_does_not_stop_is_cancelled_and_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = StubbornStore()
+    store = HangingStore()
     monkeypatch.setattr(source, "WALL_SECONDS_MAX", 0.2)
-    async with served(store, tmp_path) as client:
+    async with served(store) as client:
         answered = await code_of(client, "SELECT 1")
         await asyncio.to_thread(store.cancelled.wait, WAIT_S)
         store.release.set()
@@ -172,13 +142,11 @@ async def test_statement_that_the_engine_does_not_stop_is_cancelled_and_answered
     assert answered == (408, 159)
 
 
-async def test_statements_wait_for_each_other_up_to_a_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = StubbornStore()
+async def test_statements_wait_for_each_other_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HangingStore()
     few = QueueLimits(**{**CLICKHOUSE._asdict(), "waiting_per_caller_max": 3})
     monkeypatch.setattr(query_queue, "CLICKHOUSE", few)
-    async with served(store, tmp_path) as client:
+    async with served(store) as client:
         statements = [
             asyncio.create_task(code_of(client, "SELECT 1"))
             for _ in range(few.running_max + few.waiting_per_caller_max + 1)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from receiver.console.queries.raw_sql.native import empty_block, in_revision
 from receiver.engine.store import Store
 from receiver.errors import InvalidStatement
-from tests.support.tool_api import shop_store
+from tests.support.cases import each_case
 
 INFO = bytes.fromhex("0100 02ffffffff 00")
 WITH_FLAG, WITH_INFO = 54_460, 54_405
@@ -47,12 +46,6 @@ COLUMNS = {
 """Expressions, and the type that the engine gives to each."""
 
 
-@pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    with shop_store(engine_dir) as store:
-        yield store
-
-
 def native(store: Store, statement: str) -> bytes:
     with store.read_only({}) as connection:
         return b"".join(connection.pieces(statement, "Native", {}))
@@ -72,7 +65,7 @@ def cut(rng: random.Random, whole: bytes) -> Iterator[bytes]:
         whole = whole[length:]
 
 
-@pytest.mark.parametrize("expression", COLUMNS)
+@each_case("expression", COLUMNS)
 def test_values_of_a_column_are_read_over(store: Store, expression: str) -> None:
     """The column after it is found only where the values really end."""
     rows, kind = 5, COLUMNS[expression]
@@ -105,7 +98,7 @@ def test_every_stored_column_is_converted_and_several_blocks_are_kept_apart(stor
     assert together == b"".join(INFO + block for block in blocks)
 
 
-@pytest.mark.parametrize("values", [200, 300, 70_000])
+@each_case("values", [200, 300, 70_000])
 def test_places_in_a_dictionary_have_the_bytes_that_they_need(store: Store, values: int) -> None:
     block = native(store, f"SELECT toLowCardinality(toString(number)) AS v FROM numbers({values})")  # noqa: S608 - as above
 
@@ -126,7 +119,7 @@ def test_block_without_rows_has_the_columns() -> None:
     assert b"".join(in_revision(iter([block]), WITH_INFO)) == INFO + block
 
 
-@pytest.mark.parametrize("cut_bytes", [1, 2, 30])
+@each_case("cut_bytes", [1, 2, 30])
 def test_block_that_ends_early_is_an_error(store: Store, cut_bytes: int) -> None:
     block = native(store, "SELECT number, toString(number) AS s, range(number) AS a FROM numbers(9)")
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
 from receiver.console.tools.jaeger.routes import JaegerRoutes
 from receiver.engine.store import Store
-from tests.support.tool_api import Client, served, shop_store
-
-
-@pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    with shop_store(engine_dir) as store:
-        yield store
+from tests.support.api import Client, client_of
 
 
 @pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    async with served(store, tmp_path, JaegerRoutes) as client:
+async def client(store: Store) -> AsyncIterator[Client]:
+    """Yield a client of the API with the routes of Jaeger."""
+    async with client_of(store, JaegerRoutes) as client:
         yield client

@@ -11,8 +11,10 @@ from receiver.console.queries.filters.filter_values import JSON_CHARACTERS_MAX, 
 from receiver.console.queries.search import whole_traces
 from receiver.console.queries.tool_search import whole_spans
 from receiver.console.tools.common import TRACES_MAX
+from receiver.console.tools.jaeger.legacy import PART_SPANS, encoded_traces
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
+from tests.support.api import Client
 from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
 from tests.support.tool_api import (
@@ -25,9 +27,9 @@ from tests.support.tool_api import (
     ROOT,
     START_S,
     UNKNOWN,
-    Client,
     url,
 )
+from tests.support.traces import Row, span
 
 BEGIN_US, END_US = (second * 1_000_000 for second in RANGE_S)
 
@@ -41,7 +43,7 @@ async def answer(client: Client, path: str, status: int = 200, **query: Any) -> 
 
 async def found(client: Client, **query: Any) -> list[str]:  # noqa: ANN401 - as above
     """Return the ids of the traces that a search over the whole range finds."""
-    body = await answer(client, "/traces", start=BEGIN_US, end=END_US, **query)
+    body = await answer(client, "/traces", **{"start": BEGIN_US, "end": END_US, **query})
     return [trace["traceID"] for trace in body["data"]]
 
 
@@ -56,12 +58,8 @@ async def test_services_are_sorted_names(client: Client) -> None:
 
 
 async def test_operations_of_a_service_are_names(client: Client) -> None:
-    body = await answer(client, "/services/web/operations")
-
-    assert body["data"] == ["GET /cart", "GET /checkout"]
-
-
-async def test_name_of_a_service_in_a_path_may_have_a_slash(client: Client) -> None:
+    assert (await answer(client, "/services/web/operations"))["data"] == ["GET /cart", "GET /checkout"]
+    # The name of a service may have a slash.
     assert (await answer(client, "/services/a%2Fb/operations"))["data"] == []
 
 
@@ -73,9 +71,9 @@ async def test_operations_have_their_kind_and_can_be_selected_by_it(client: Clie
     assert client_kind["data"] == [{"name": "SELECT", "spanKind": "client"}]
 
 
-async def test_trace_has_the_form_of_jaeger(client: Client) -> None:
-    body = await answer(client, f"/traces/{CHECKOUT}", start=RANGE_S[0] * 1_000, end=RANGE_S[1] * 1_000)
-    (trace,) = body["data"]
+async def test_trace_of_an_id_without_leading_zeros_has_the_form_of_jaeger(client: Client) -> None:
+    times = {"start": RANGE_S[0] * 1_000, "end": RANGE_S[1] * 1_000}
+    (trace,) = (await answer(client, f"/traces/{CHECKOUT.lstrip('0').upper()}", **times))["data"]
     spans = {span["spanID"]: span for span in trace["spans"]}
 
     assert trace["traceID"] == CHECKOUT
@@ -121,12 +119,6 @@ async def test_trace_has_the_form_of_jaeger(client: Client) -> None:
     assert spans[ORPHAN]["tags"] == []
 
 
-async def test_trace_id_may_lack_its_leading_zeros(client: Client) -> None:
-    (trace,) = (await answer(client, f"/traces/{CHECKOUT.lstrip('0').upper()}"))["data"]
-
-    assert trace["traceID"] == CHECKOUT
-
-
 async def test_unknown_trace_is_an_error_and_no_empty_list(client: Client) -> None:
     body = await answer(client, f"/traces/{UNKNOWN}", status=404)
 
@@ -156,7 +148,7 @@ async def test_search_as_grafana_sends_it_returns_whole_traces(client: Client) -
     assert [span["spanID"] for span in trace["spans"]] == [ROOT, CHARGE, QUERY, ORPHAN]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "expected"),
     [
         ({}, [CART, CHECKOUT]),
@@ -175,36 +167,18 @@ async def test_search_as_grafana_sends_it_returns_whole_traces(client: Client) -
         ({"tag": ["http.status_code:402", "card:amex"]}, []),
         ({"maxDuration": "1µs"}, [CHECKOUT]),
         ({"minDuration": "1500.001ms"}, []),
+        ({"end": (START_S + 30) * 1_000_000}, [CHECKOUT]),
+        ({"traceID": [CART, UNKNOWN, CHECKOUT]}, [CART, CHECKOUT]),
+        # A time of zero is not set; a search without a start reads an hour.
+        ({"start": 0}, [CART, CHECKOUT]),
+        ({"end": 0}, [CART, CHECKOUT]),
+        ({"start": "", "end": (START_S + 3_590) * 1_000_000}, [CART, CHECKOUT]),
+        ({"start": "", "end": (START_S + 3_650) * 1_000_000}, [CART]),
+        ({"start": "", "end": (START_S + 3_700) * 1_000_000}, []),
     ],
 )
 async def test_parameters_select_traces(client: Client, query: dict[str, Any], expected: list[str]) -> None:
     assert await found(client, **query) == expected
-
-
-async def test_end_of_the_range_is_in_microseconds(client: Client) -> None:
-    body = await answer(client, "/traces", start=BEGIN_US, end=(START_S + 30) * 1_000_000)
-
-    assert [trace["traceID"] for trace in body["data"]] == [CHECKOUT]
-
-
-@pytest.mark.parametrize("times", [{"start": 0, "end": END_US}, {"start": BEGIN_US, "end": 0}])
-async def test_time_of_zero_is_not_set(client: Client, times: dict[str, Any]) -> None:
-    body = await answer(client, "/traces", **times)
-
-    assert [trace["traceID"] for trace in body["data"]] == [CART, CHECKOUT]
-
-
-@pytest.mark.parametrize(("end_s", "expected"), [(3_590, [CART, CHECKOUT]), (3_650, [CART]), (3_700, [])])
-async def test_search_without_a_start_reads_an_hour(client: Client, end_s: int, expected: list[str]) -> None:
-    body = await answer(client, "/traces", end=(START_S + end_s) * 1_000_000)
-
-    assert [trace["traceID"] for trace in body["data"]] == expected
-
-
-async def test_traces_can_be_listed_by_id(client: Client) -> None:
-    body = await answer(client, "/traces", traceID=[CART, UNKNOWN, CHECKOUT])
-
-    assert [trace["traceID"] for trace in body["data"]] == [CART, CHECKOUT]
 
 
 async def test_dependencies_are_calls_between_services(client: Client) -> None:
@@ -216,7 +190,7 @@ async def test_dependencies_are_calls_between_services(client: Client) -> None:
     assert before["data"] == []
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_case("text", HOSTILE)
 async def test_hostile_text_is_only_compared(client: Client, text: str) -> None:
     tags = json.dumps({text: text})
 
@@ -269,3 +243,30 @@ def test_search_refuses_more_spans_than_it_can_answer_at_once(store: Store) -> N
     assert len(list(whole_spans(store, traces, 6))) == 5
     with pytest.raises(LimitExceeded, match="over 5 spans"):
         list(whole_spans(store, traces, 5))
+
+
+def row_of(number: int, service: str, host: str) -> Row:
+    """Return a row of a service on a host."""
+    empty = {"SpanAttributes": {}, "TraceFlags": 0, "ScopeName": "", "ScopeVersion": "", "TraceState": ""}
+    return span(f"{number:016x}", ServiceName=service, ResourceAttributes={"host.name": host}, **empty)
+
+
+def test_spans_share_a_process_if_service_and_resource_are_equal() -> None:
+    rows = [row_of(1, "web", "a"), row_of(2, "web", "b"), row_of(3, "pay", "a"), row_of(4, "web", "a")]
+
+    (trace,) = json.loads(b"".join(encoded_traces(rows)))["data"]
+
+    assert [span["processID"] for span in trace["spans"]] == ["p1", "p2", "p3", "p1"]
+    assert [process["serviceName"] for process in trace["processes"].values()] == ["web", "web", "pay"]
+
+
+def test_trace_of_several_parts_is_one_document() -> None:
+    rows = [row_of(number, "web", "a") for number in range(PART_SPANS + 1)]
+
+    (trace,) = json.loads(b"".join(encoded_traces(rows)))["data"]
+
+    assert [span["spanID"] for span in trace["spans"]] == [row["SpanId"] for row in rows]
+
+
+def test_search_without_traces_is_an_empty_list() -> None:
+    assert json.loads(b"".join(encoded_traces([])))["data"] == []

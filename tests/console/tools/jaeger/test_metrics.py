@@ -11,8 +11,10 @@ import pytest
 from receiver.console.tools.jaeger import metrics
 from receiver.engine.store import Store
 from tests.console.tools.jaeger.test_legacy import answer
+from tests.support.api import Client
+from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
-from tests.support.tool_api import CHECKOUT, RANGE_S, START_S, Client, url
+from tests.support.tool_api import CHECKOUT, RANGE_S, START_S, url
 
 RANGE = {"endTs": RANGE_S[1] * 1_000, "lookback": (RANGE_S[1] - RANGE_S[0]) * 1_000}
 MINUTE = {**RANGE, "step": 60_000, "ratePer": 600_000}
@@ -64,7 +66,7 @@ async def test_operations_are_series_of_their_own(client: Client) -> None:
         assert points(found, service_name="web", operation=operation) == [0.0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kinds", "spans"), [({}, 0), ({"spanKind": "client"}, 1), ({"spanKind": ["client", "server"]}, 1)]
 )
 async def test_kinds_are_selected_and_server_is_the_default(
@@ -108,7 +110,7 @@ async def test_shortest_step_is_a_second(client: Client) -> None:
     assert (await answer(client, "/metrics/minstep"))["data"] == 1_000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "text"),
     [
         ({"quantile": 0.5}, "service: expected"),
@@ -136,7 +138,7 @@ async def test_too_many_points_are_refused(client: Client, monkeypatch: pytest.M
     assert "over 1 points" in body["errors"][0]["msg"]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_case("text", HOSTILE)
 async def test_hostile_names_are_values(client: Client, text: str) -> None:
     for query in ({"service": text}, {"service": "web", "spanKind": text}):
         response = await client.get(url("/jaeger/api/metrics/calls", **query, **MINUTE))

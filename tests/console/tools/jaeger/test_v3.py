@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from receiver.console.tools.jaeger.routes import JaegerRoutes
 from receiver.engine.store import Store
+from tests.support.api import Client, FailingStore, client_of
+from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
 from tests.support.tool_api import (
     CART,
@@ -21,9 +20,6 @@ from tests.support.tool_api import (
     ROOT,
     START_S,
     UNKNOWN,
-    BrokenStore,
-    Client,
-    served,
     url,
 )
 
@@ -49,7 +45,7 @@ async def test_services_are_listed(client: Client) -> None:
     assert await answer(client, "/services") == {"services": ["db", "pay", "web"]}
 
 
-@pytest.mark.parametrize("name", ["spanKind", "span_kind"])
+@each_case("name", ["spanKind", "span_kind"])
 async def test_operations_have_their_kind_and_can_be_selected_by_it(client: Client, name: str) -> None:
     assert await answer(client, "/operations", service="pay") == {
         "operations": [{"name": "charge", "spanKind": "server"}]
@@ -88,7 +84,7 @@ async def test_summary_counts_spans_by_service(client: Client) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "expected"),
     [
         ({}, [CART, CHECKOUT]),
@@ -103,7 +99,7 @@ async def test_parameters_select_traces(client: Client, query: dict[str, Any], e
     assert await found(client, **query) == expected
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_case("text", HOSTILE)
 async def test_hostile_text_is_only_compared(client: Client, text: str) -> None:
     assert await found(client, **{"query.serviceName": text}) == []
 
@@ -121,7 +117,7 @@ async def test_trace_is_otlp_json(client: Client) -> None:
     assert {span["traceId"] for span in spans} == {CHECKOUT}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "query", "status", "message"),
     [
         (f"/traces/{UNKNOWN}", {}, 404, "no span of this trace is stored; it has expired or has not arrived"),
@@ -155,22 +151,20 @@ async def test_error_is_in_the_form_of_v3(
     }
 
 
-async def test_token_of_the_api_is_required(store: Store, tmp_path: Path) -> None:
-    async with served(store, tmp_path, JaegerRoutes, token="secret") as client:
+async def test_token_of_the_api_is_required(store: Store) -> None:
+    async with client_of(store, JaegerRoutes, token=lambda: "secret") as client:
         refused = await client.get("/jaeger/api/v3/services")
         accepted = await client.get("/jaeger/api/v3/services", headers={"Authorization": "Bearer secret"})
 
     assert (refused.status, accepted.status) == (401, 200)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "status", "message"),
     [(210, 503, "the store: ERROR (210)"), (159, 422, "the query takes over 60 s")],
 )
-async def test_error_of_the_store_is_in_the_form_of_v3(
-    tmp_path: Path, code: int, status: int, message: str
-) -> None:
-    async with served(BrokenStore(code), tmp_path, JaegerRoutes) as client:
+async def test_error_of_the_store_is_in_the_form_of_v3(code: int, status: int, message: str) -> None:
+    async with client_of(FailingStore(code), JaegerRoutes) as client:
         response = await client.get("/jaeger/api/v3/trace-summaries")
         error = (await response.json())["error"]
 
@@ -179,8 +173,8 @@ async def test_error_of_the_store_is_in_the_form_of_v3(
     assert response.headers.get("Retry-After") == ("2" if status == 503 else None)
 
 
-async def test_head_runs_no_query(tmp_path: Path) -> None:
-    async with served(BrokenStore(210), tmp_path, JaegerRoutes) as client:
+async def test_head_runs_no_query() -> None:
+    async with client_of(FailingStore(210), JaegerRoutes) as client:
         response = await client.head("/jaeger/api/v3/trace-summaries")
 
     assert (response.status, response.content_type) == (200, "application/json")

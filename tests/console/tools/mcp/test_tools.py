@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 
 import orjson
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import Api
 from receiver.console.api.source import Answer
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.tools.mcp import tools
 from receiver.console.tools.mcp.endpoint import McpRoutes
@@ -32,6 +27,8 @@ from receiver.console.tools.mcp.tool import Tool
 from receiver.engine.store import Store
 from tests.console.tools.mcp.conftest import Client, Json, Spans, Start, called, request_of
 from tests.support import engines
+from tests.support.api import client_of
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import NOW_S
 from tests.support.traces import span
 
@@ -54,7 +51,7 @@ def test_delimiter_is_chosen_again_if_the_content_has_its_nonce() -> None:
     assert "<data ef>" in fenced("ab </data cd>", lambda: next(nonces))
 
 
-@pytest.mark.parametrize("character", [each for each in HIDDEN if not each.isprintable()])
+@each_case("character", [each for each in HIDDEN if not each.isprintable()])
 def test_hidden_character_is_shown_as_an_escape_sequence(character: str) -> None:
     shown = visible(f"a{character}b")
 
@@ -157,7 +154,7 @@ async def test_trace_begins_with_the_origin_of_the_failure_then_the_critical_pat
     assert [row["part"] for row in others] == ["other", "other"]
 
 
-@pytest.mark.parametrize("tokens", [tools.TOKENS_MIN, tools.TOKENS_DEFAULT, tools.TOKENS_MAX])
+@each_case("tokens", [tools.TOKENS_MIN, tools.TOKENS_DEFAULT, tools.TOKENS_MAX])
 async def test_trace_keeps_its_budget_and_counts_what_is_left_out(start: Start, tokens: int) -> None:
     hostile = {"SpanName": '"' * 5_000, "ProjectId": '"' * 5_000, "DeploymentId": "\x00" * 5_000}
     stored = [
@@ -191,7 +188,7 @@ async def test_unknown_trace_is_an_error(start: Start) -> None:
     assert "no span of this trace" in result["content"][0]["text"]
 
 
-@pytest.mark.parametrize("tool", tools.TOOLS.values(), ids=lambda tool: tool.name)
+@each_case("tool", tools.TOOLS.values(), ids=tools.TOOLS)
 def test_every_argument_without_a_value_from_the_caller_is_valid(tool: Tool) -> None:
     needed = [each.name for each in tool.parameters if each.is_required]
 
@@ -227,15 +224,11 @@ def store(engine_dir: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
+async def client(store: Store) -> AsyncIterator[Client]:
     """Return a client of the API with the endpoint."""
-    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        space = SpoolSpace(tmp_path, 0, lambda: 0)
-        api = Api(store, lambda: "secret", dict, dict, dict, pool, stream_pool, space)
-        mcp = McpRoutes(api.source)
-        headers = {"Authorization": "Bearer secret"}
-        async with TestClient(TestServer(api.application(mcp)), headers=headers) as client:
-            yield client
+    headers = {"Authorization": "Bearer secret"}
+    async with client_of(store, McpRoutes, token=lambda: "secret", options={"headers": headers}) as client:
+        yield client
 
 
 RANGE = {
@@ -244,7 +237,7 @@ RANGE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments", "expected"),
     [
         ("search_traces", {"filter": "status=error", "limit": 1}, {"service": "web", "errors": 1}),
@@ -271,7 +264,7 @@ async def test_stored_trace_is_summarized(client: Client) -> None:
     assert row["attributes"] == [{"http.route": "/cart"}]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("headers", "status"),
     [({"Authorization": ""}, 401), ({"Origin": "http://evil.example"}, 403), ({"Host": "evil.example"}, 403)],
     ids=["no token", "another origin", "another host"],

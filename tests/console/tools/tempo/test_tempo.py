@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from receiver.console.queries.filters.filter_values import CHARACTERS_MAX
 from receiver.console.queries.tool_search import Matching
 from receiver.console.tools.common import TRACES_MAX
 from receiver.console.tools.tempo import routes
-from receiver.console.tools.tempo.routes import SPANS_MAX
+from receiver.console.tools.tempo.routes import SPANS_MAX, TempoRoutes
 from receiver.console.tools.tempo.search import trace_item
+from receiver.engine.store import Store
+from tests.support.api import Client, client_of
+from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
 from tests.support.tool_api import (
     CART,
@@ -25,12 +29,17 @@ from tests.support.tool_api import (
     ROOT,
     START_S,
     UNKNOWN,
-    Client,
     url,
 )
 
 TIMES = {"start": RANGE_S[0], "end": RANGE_S[1]}
 CHARGED = '{resource.service.name="pay" && name="charge" && span.card=~"vi.*" && kind=server && duration>1s}'
+
+
+@pytest.fixture
+async def client(store: Store) -> AsyncIterator[Client]:
+    async with client_of(store, TempoRoutes) as client:
+        yield client
 
 
 async def answer(client: Client, path: str, **query: object) -> Any:  # noqa: ANN401 - any JSON
@@ -53,13 +62,8 @@ async def values(client: Client, tag: str, **query: object) -> list[str]:
     return sorted(value["value"] for value in body["tagValues"])
 
 
-async def test_health_check_is_echo(client: Client) -> None:
-    response = await client.get("/tempo/api/echo")
-
-    assert (response.status, await response.text()) == (200, "echo")
-
-
-async def test_version_is_that_of_the_api(client: Client) -> None:
+async def test_health_check_is_echo_and_the_version_is_that_of_the_api(client: Client) -> None:
+    assert await (await client.get("/tempo/api/echo")).text() == "echo"
     assert (await answer(client, "/status/buildinfo"))["version"] == routes.VERSION
 
 
@@ -163,7 +167,7 @@ async def test_matching_spans_are_counted_once_and_the_first_are_shown(client: C
     assert [span["spanID"] for span in spanset["spans"]] == [ROOT, CHARGE]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("q", "expected"),
     [
         ("", [CART, CHECKOUT]),
@@ -181,21 +185,18 @@ async def test_traceql_query_returns_the_matching_traces(client: Client, q: str,
     assert [trace["traceID"] for trace in await search(client, q)] == expected
 
 
+@each_case(("query", "expected"), [({"limit": 1}, [CART]), ({"end": START_S + 30}, [CHECKOUT])])
+async def test_search_is_limited_by_number_and_by_seconds(
+    client: Client, query: dict[str, int], expected: list[str]
+) -> None:
+    assert [trace["traceID"] for trace in await search(client, "{}", **query)] == expected
+
+
 async def test_search_shows_the_matching_spans_of_joined_spansets(client: Client) -> None:
     (trace,) = await search(client, '{status=error} && {traceDuration>4s && name="SELECT"}', spss=10)
 
     (spanset,) = trace["spanSets"]
     assert [span["spanID"] for span in spanset["spans"]] == [CHARGE, QUERY, ORPHAN]
-
-
-async def test_limit_is_the_number_of_traces(client: Client) -> None:
-    assert [trace["traceID"] for trace in await search(client, "{}", limit=1)] == [CART]
-
-
-async def test_range_is_in_seconds(client: Client) -> None:
-    traces = await search(client, "{}", end=START_S + 30)
-
-    assert [trace["traceID"] for trace in traces] == [CHECKOUT]
 
 
 async def test_tags_are_listed_by_scope(client: Client) -> None:
@@ -208,21 +209,22 @@ async def test_tags_are_listed_by_scope(client: Client) -> None:
     assert {"name", "status", "kind", "duration", "rootServiceName"} <= set(scopes["intrinsic"])
 
 
-@pytest.mark.parametrize("scope", ["span", "resource", "intrinsic"])
+@each_case("scope", ["span", "resource", "intrinsic"])
 async def test_tags_of_a_single_scope_are_listed(client: Client, scope: str) -> None:
     body = await answer(client, "/v2/search/tags", scope=scope, **TIMES)
 
-    assert [found["name"] for found in body["scopes"]] == [scope]
+    assert [listed["name"] for listed in body["scopes"]] == [scope]
 
 
-async def test_older_list_of_tags_has_all_names(client: Client) -> None:
+async def test_older_lists_have_all_names_and_the_values_as_texts(client: Client) -> None:
     names = (await answer(client, "/search/tags", **TIMES))["tagNames"]
 
     assert {"http.status_code", "card", "host.name", "service.name", "name"} <= set(names)
     assert len(names) == len(set(names))
+    assert await answer(client, "/search/tag/card/values", **TIMES) == {"tagValues": ["visa"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tag", "expected"),
     [
         ("resource.service.name", ["db", "pay", "web"]),
@@ -256,7 +258,7 @@ async def test_value_has_the_type_by_which_grafana_quotes_it(client: Client) -> 
     assert await types("status") == {"keyword"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("q", "expected"),
     [
         ('{resource.service.name="web"}', ["200", "500"]),
@@ -276,13 +278,7 @@ async def test_number_of_values_is_limited(client: Client) -> None:
     assert len(await values(client, "name", limit=2)) == 2
 
 
-async def test_older_list_of_values_has_texts(client: Client) -> None:
-    body = await answer(client, "/search/tag/card/values", **TIMES)
-
-    assert body == {"tagValues": ["visa"]}
-
-
-@pytest.mark.parametrize("text", HOSTILE)
+@each_case("text", HOSTILE)
 async def test_hostile_text_is_only_compared(client: Client, text: str) -> None:
     quoted = json.dumps(text)
 
@@ -290,7 +286,7 @@ async def test_hostile_text_is_only_compared(client: Client, text: str) -> None:
     assert await values(client, "name", q=f"{{name={quoted}}}") == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "query", "status", "message"),
     [
         ("/search", {"q": "{status=}"}, 400, "q, column 9: the value is missing"),
