@@ -12,7 +12,6 @@ health           readiness checks
 reload           selection of the settings that a running receiver can change
 admin            admin port, and the metrics of all processes, merged
 versions         versions of package, core and dependencies
-lazy_imports     loads admin and self_signed when they are needed
 run              lifecycle of the supervisor, and notifications for systemd
 banner           text printed at the start
 summary          log line once a minute
