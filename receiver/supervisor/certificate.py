@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import resolve_name
 
 import msgspec
 
@@ -14,7 +15,6 @@ from receiver.channel import Pems
 from receiver.errors import OperatorError
 from receiver.intake.connections.tls import Stamp, as_files, build_context, stamp_of
 from receiver.settings import Settings, Tls
-from receiver.supervisor.lazy_imports import self_signed
 
 CA_NAME = "ca.crt"
 """File next to the self-signed certificate that holds its authority, which clients must trust."""
@@ -52,6 +52,8 @@ def with_certificate(settings: Settings, data_dir: Path) -> Settings:
     """Return settings with certificate files; create a certificate if `tls.self_signed` is set."""
     if not settings.tls.self_signed:
         return settings
+    # By name and not at the top: importing cryptography takes as long as importing a complete intake.
+    self_signed = resolve_name("receiver.supervisor.self_signed:self_signed")
     cert_file, key_file = self_signed(data_dir / "tls")
     tls = msgspec.structs.replace(settings.tls, cert_file=str(cert_file), key_file=str(key_file))
     return msgspec.structs.replace(settings, tls=tls)

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -37,7 +39,6 @@ from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import NO_FD, Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, ReceiverState
 from receiver.supervisor.health import Readiness, readiness
-from receiver.supervisor.lazy_imports import load_admin_class
 from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.sockets import (
     DescriptorReserve,
@@ -50,6 +51,9 @@ from receiver.supervisor.sockets import (
 )
 from receiver.supervisor.summary import Summary
 from receiver.time_range import instant_text
+
+if TYPE_CHECKING:
+    from receiver.supervisor.admin import Admin
 
 KILL_MARGIN_S = 2.0
 """Time after the end of its grace period at which a process is killed."""
@@ -175,8 +179,9 @@ class Supervisor:
         if self._stop.is_set():
             return
         store_task = self._store.start()
-        # In a thread, because the import takes half a second, in which signals and reports must be handled.
-        admin_class = await asyncio.to_thread(load_admin_class)
+        # By name and not at the top: aiohttp would delay the first 200. In a thread, because the import takes
+        # half a second, in which signals and reports must be handled.
+        admin_class: type[Admin] = await asyncio.to_thread(resolve_name, "receiver.supervisor.admin:Admin")
         admin = admin_class(self._readiness, self._metrics_snapshots, self._settings, self._metrics)
         listener = await admin.serve(self._sockets.admin)
         try:

@@ -1,21 +1,18 @@
-"""`trace-drain export` writes whole files, continues after an interruption, and overwrites nothing."""
+"""`trace-drain export` writes whole files and overwrites nothing."""
 
 from __future__ import annotations
 
 import csv
 import json
-import random
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.console.export import blocks
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
 from receiver.engine import schema
 from receiver.engine.opening import open_store
@@ -29,10 +26,6 @@ EMPTY_NOTE = "no span of the last 1h matches; use --since TIME to search further
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
-
-
-def rows_in(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def names_in(directory: Path) -> list[str]:
@@ -149,86 +142,29 @@ def test_existing_file_is_not_overwritten(data_dir: str, tmp_path: Path) -> None
 
 
 class Handler(ApiHandler):
-    """API of a receiver with a list of spans, which ends an answer after some of them."""
-
-    rows: ClassVar[list[dict[str, Any]]] = []
-    rows_max: ClassVar[int] = 0
-    queries: ClassVar[list[dict[str, str]]] = []
+    """API of a receiver whose answer ends before its last line."""
 
     def lines_for(self, query: dict[str, str]) -> list[str]:
-        self.queries.append(query)
-        since = query["since"].replace("T", " ").removesuffix("+00:00")
-        matching = [row for row in self.rows if row["Timestamp"] >= since]
-        lines = [json.dumps(row) for row in matching[: self.rows_max]]
-        if len(matching) <= self.rows_max:
-            lines.append(json.dumps({"end": {"count": len(matching)}}))
-        return lines
+        assert query["since"] == "2026-01-01"
+        return ['{"Timestamp": "2026-01-31 10:00:00.000000000"}'] * 2
 
 
-@pytest.fixture
-def receiver_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return the data directory of a receiver whose API is `Handler`."""
-    (tmp_path / "data").mkdir()
-    rng = random.Random(3)
-    rows = [
-        {"Timestamp": f"2026-01-31 10:00:00.{rng.randrange(50) * 7_001:09d}", "Name": f"span {n}"}
-        for n in range(400)
-    ]
-    monkeypatch.setattr(Handler, "rows", sorted(rows, key=lambda row: row["Timestamp"]))
-    monkeypatch.setattr(Handler, "queries", [])
-    monkeypatch.setattr(blocks, "__defaults__", (20,))
-    with receiver_with(Handler, tmp_path / "data") as directory:
-        yield directory
-
-
-@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
-def test_interrupted_export_continues_without_loss_and_without_repetition(
-    receiver_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [("jsonl", "ended after 2 lines without the last line"), ("parquet", "does not answer completely")],
+)
+def test_incomplete_answer_gives_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, message: str
 ) -> None:
-    monkeypatch.setattr(Handler, "rows_max", 90)
-    arguments = ("export", "--data", receiver_dir, "--since", "2026-01-01", "-o", str(tmp_path / name))
+    monkeypatch.setattr(Handler, "content_type", CONTENT_TYPES[ExportFormat(form)])
+    data, output = tmp_path / "data", tmp_path / f"x.{form}"
+    data.mkdir()
+    # A killed process leaves its spans.
+    (tmp_path / f"x.{form}.partial").write_text("x" * 1_000)
 
-    results = [run(*arguments)]
-    while results[-1].exit_code and len(results) < 20:
-        assert results[-1].exit_code == 1
-        assert not (tmp_path / name).exists()
-        with (tmp_path / f"{name}.partial").open("ab") as partial:
-            partial.write(b"bytes after the last sync" * 10_000)
-        results.append(run(*arguments))
-
-    text = (tmp_path / name).read_text()
-    lines = text.splitlines()[1 if name == "x.csv" else 0 :]
-    assert [re.findall(r"span \d+", line)[0] for line in lines] == [row["Name"] for row in Handler.rows]
-    assert 400 / 90 < len(results) < 20
-    assert "the same command continues after them" in results[0].stderr
-    assert results[1].stderr.startswith("continuing after ")
-    assert names_in(tmp_path) == ["data", name]
-    assert len({query["until"] for query in Handler.queries}) == 1
-
-
-def test_partial_file_of_other_parameters_is_not_continued(
-    receiver_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Handler, "rows_max", 90)
-    arguments = ("export", "--data", receiver_dir, "--since", "2026-01-01", "-o", str(tmp_path / "x.csv"))
-    assert run(*arguments).exit_code == 1
-    before = (tmp_path / "x.csv.partial").read_bytes()
-
-    result = run(*arguments, "service=other")
-
-    assert result.exit_code == 2
-    assert "belongs to another export" in result.stderr
-    assert (tmp_path / "x.csv.partial").read_bytes() == before
-
-
-def test_incomplete_parquet_answer_gives_no_file(
-    receiver_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Handler, "rows_max", 90)
-    monkeypatch.setattr(Handler, "content_type", CONTENT_TYPES[ExportFormat.PARQUET])
-
-    result = run("export", "--data", receiver_dir, "--since", "2026-01-01", "-o", str(tmp_path / "x.parquet"))
+    with receiver_with(Handler, data) as directory:
+        result = run("export", "--data", directory, "--since", "2026-01-01", "-o", str(output))
 
     assert result.exit_code == 1
-    assert "does not answer completely" in result.stderr
+    assert message in result.stderr
     assert names_in(tmp_path) == ["data"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from receiver.cli.console.questions import Row, command_of
+from receiver.cli.console.questions import command_of
+from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.table import lines_of
 
 

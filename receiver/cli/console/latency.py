@@ -10,7 +10,8 @@ from functools import partial
 from typing import Final
 
 from receiver.cli.console.charts import epoch_s, parts, shade, starts_of, time_axis
-from receiver.cli.console.questions import Row, command_of, filter_errors_shown, run_question
+from receiver.cli.console.questions import command_of, filter_errors_shown, run_question
+from receiver.cli.shell.api_client import Row
 from receiver.console.queries.aggregates.latency import BOUNDS_NS
 from receiver.console.queries.aggregates.time_buckets import automatic_every_s
 from receiver.sizes import duration_text

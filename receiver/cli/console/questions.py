@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ import click
 
 from receiver.cli.console.filter_completion import complete_filter
 from receiver.cli.console.value_completion import complete
-from receiver.cli.shell.api_client import ResultRows
+from receiver.cli.shell.api_client import ResultRows, Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import FILE_PATH, loaded_with
 from receiver.cli.shell.table import lines_of
@@ -23,10 +24,10 @@ from receiver.console.queries.question import Parameter, Question
 from receiver.console.queries.questions import QUESTIONS
 from receiver.errors import CommandFailed, NoSuchDeployment, OperatorError, ReceiverError, Refused
 from receiver.logs import harmless_text
+from receiver.settings import Settings
 from receiver.sizes import counted
 from receiver.time_range import SINCE_DEFAULT, parse_instant
 
-Row = dict[str, Any]
 Renderer = Callable[[Iterable[Row]], Iterator[str]]
 
 CONTEXT_CHARACTERS = 60
@@ -127,7 +128,7 @@ def run_question(
     with filter_errors_shown(given.get("filter") or given.get("q", "")):
         # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
         _check(question, given)
-        answer = ResultRows(settings, name, given)
+        answer = question_rows(settings, name, given)
         printer = {
             "table": table or generic_table,
             "json": json_lines,
@@ -137,6 +138,18 @@ def run_question(
         for line in printer(csv_rows(answer) if form == "csv" else answer):
             click.echo(line)
     _print_note(answer, question, given["since"], given.get("until", ""))
+
+
+def question_rows(settings: Settings, name: str, query: Mapping[str, str]) -> ResultRows:
+    """Return the rows of a question. `query`: its parameters, which `Question.parse` has accepted."""
+    question = QUESTIONS[name]
+    return ResultRows(
+        settings,
+        f"/api/v1/{name}",
+        query,
+        lambda store: question.ask(store, question.parse(query), time.time()),
+        document=question.row if question.is_single else None,
+    )
 
 
 @contextmanager

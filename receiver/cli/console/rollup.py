@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import click
 import msgspec
 
-from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
+from receiver.cli.shell.api_client import Row, query_receiver, receiver_or_store, running_receiver, store_of
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.table import lines_of
@@ -18,6 +18,7 @@ from receiver.console.queries.rollup import status as rollup_status
 from receiver.console.queries.rollup.derivation import Closing, derive_due
 from receiver.console.queries.rollup.slots import invalidate
 from receiver.console.queries.rollup.tables import HOUR_S
+from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.settings import Settings
 from receiver.sizes import counted, size_text
@@ -27,8 +28,6 @@ from receiver.time_range import parse_since
 POLL_S = 1.0
 WITHOUT_PROGRESS_S = 600.0
 """Time without progress after which the command stops waiting; the receiver continues."""
-
-Row = dict[str, Any]
 
 
 @click.group(cls=CommandGroup)
@@ -131,12 +130,14 @@ def _closing(settings: Settings) -> Closing:
 
 
 def _status_rows(settings: Settings) -> list[Row]:
-    state = running_receiver(settings)
-    if state is not None:
-        return list(query_receiver(settings, state, "/api/v1/rollup", {}))
-    with store_of(settings) as store:
+    def of_receiver(state: ReceiverState) -> Iterator[Row]:
+        return query_receiver(settings, state, "/api/v1/rollup", {})
+
+    def of_store(store: Store) -> list[Row]:
         found = [*rollup_status.days(store, _closing(settings)), *rollup_status.tables(store)]
-    return [msgspec.to_builtins(row) for row in found]
+        return [msgspec.to_builtins(row) for row in found]
+
+    return list(receiver_or_store(settings, of_receiver, of_store))
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from receiver.cli.console.filter_command import FilterCommand, filter_words
-from receiver.cli.console.questions import Row, common_parameters, run_question
+from receiver.cli.console.questions import common_parameters, run_question
+from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_with_deployment
 from receiver.console.queries.questions import QUESTIONS

@@ -9,7 +9,8 @@ import click
 
 from receiver.cli.console.filter_command import FilterCommand, filter_words
 from receiver.cli.console.filter_completion import complete_filter
-from receiver.cli.console.questions import Row, common_parameters, run_question
+from receiver.cli.console.questions import common_parameters, run_question
+from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_of, shown_text
 from receiver.console.queries.comparison.shifts import sample_text

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from receiver.cli.console.questions import Row, common_parameters, own_parameters, run_question
+from receiver.cli.console.questions import common_parameters, own_parameters, run_question
+from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_with_deployment
 from receiver.console.queries.questions import QUESTIONS

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from receiver.cli.console.questions import csv_lines, generic_table, json_lines
-from receiver.cli.shell.api_client import parsed_rows, query_receiver, running_receiver, store_of
+from receiver.cli.shell.api_client import ResultRows
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.console.queries.raw_sql.statement import LINES_DEFAULT, LINES_MAX, parse_sql
 from receiver.console.queries.raw_sql.statement import sql as lines_of
 from receiver.errors import OperatorError, Refused
-from receiver.settings import Settings
 from receiver.sizes import counted
 
 PATH: Final = "/api/v1/sql"
@@ -58,9 +56,14 @@ def sql(statement: str, *, config: str | None, data: str | None, limit: str, for
     """
     settings = loaded_with(config, data).settings
     text = sys.stdin.read() if statement == STANDARD_INPUT else statement
-    answer = _Answer(settings, {"query": text, "limit": limit})
+    members = {"query": text, "limit": limit}
     render = {"table": generic_table, "json": json_lines, "jsonl": json_lines, "csv": csv_lines}[form]
     try:
+        # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
+        asked = parse_sql(members)
+        answer = ResultRows(
+            settings, PATH, {}, lambda store: lines_of(store, asked), body=json.dumps(members).encode()
+        )
         for line in render(answer):
             click.echo(line)
     except Refused as error:
@@ -70,35 +73,3 @@ def sql(statement: str, *, config: str | None, data: str | None, limit: str, for
             f"the first {counted(answer.count, 'line')}; --limit N prints up to {LINES_MAX}",
             err=True,
         )
-
-
-class _Answer:
-    """Rows of the answer. `count` and `is_cut` are true at the end of the rows."""
-
-    def __init__(self, settings: Settings, members: dict[str, str]) -> None:
-        self._settings = settings
-        self._members = members
-        self.count = 0
-        self.is_cut = False
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
-        asked = parse_sql(self._members)
-        state = running_receiver(self._settings)
-        if state is None:
-            with store_of(self._settings) as store:
-                lines = lines_of(store, asked)
-                yield from self._counted(parsed_rows(lines.pieces()))
-            self.is_cut = lines.is_cut
-            return
-        end: dict[str, Any] = {}
-        body = json.dumps(self._members).encode()
-        yield from self._counted(
-            query_receiver(self._settings, state, PATH, {}, method="POST", body=body, end=end)
-        )
-        self.is_cut = bool(end.get("cut"))
-
-    def _counted(self, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for row in rows:
-            self.count += 1
-            yield row

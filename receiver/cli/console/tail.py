@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from receiver.cli.console.filter_command import FilterCommand, filter_words
-from receiver.cli.console.questions import Row, filter_errors_shown, json_lines
-from receiver.cli.shell.api_client import ResultRows, require_receiver
+from receiver.cli.console.questions import filter_errors_shown, json_lines, question_rows
+from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.table import shown_text
@@ -95,7 +95,7 @@ class Poll:
     def __call__(self, after_ms: int) -> tuple[list[Row], bool]:
         """Return the spans, and whether there are more. Raises `CommandFailed` while no receiver answers."""
         require_receiver(self._settings)
-        answer = ResultRows(self._settings, "tail", {**self._query, "after": str(after_ms)})
+        answer = question_rows(self._settings, "tail", {**self._query, "after": str(after_ms)})
         return list(answer), answer.is_cut
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from receiver.cli.console.questions import Row
-from receiver.cli.shell.api_client import ResultRows, require_receiver
+from receiver.cli.console.questions import question_rows
+from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.screen import full_screen
@@ -72,7 +72,7 @@ def top(config: str | None, data: str | None, since: str) -> None:
 def _services(settings: Settings, since: str) -> list[Row]:
     require_receiver(settings)
     # All services, because the order of the screen is not that of the answer.
-    return list(ResultRows(settings, "red", {"since": since, "limit": str(QUESTIONS["red"].limit_max)}))
+    return list(question_rows(settings, "red", {"since": since, "limit": str(QUESTIONS["red"].limit_max)}))
 
 
 def lines(rows: Sequence[Row], since: str, order: str, failure: str) -> list[str]:

@@ -8,22 +8,22 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from receiver.cli.console.questions import json_lines
-from receiver.cli.console.trace_comparison import comparison_lines
-from receiver.cli.console.waterfall import View, waterfall
+from receiver.cli.console.waterfall import View, indentation, span_text, waterfall
 from receiver.cli.shell.api_client import (
     NothingFound,
     NotReady,
     parsed_rows,
     query_receiver,
+    receiver_or_store,
     running_receiver,
-    store_of,
 )
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
@@ -34,13 +34,16 @@ from receiver.console.queries.traces.trace_model import Row, trace_of
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.settings import Settings
-from receiver.sizes import counted
+from receiver.sizes import counted, duration_text
+from receiver.supervisor.data_dir import ReceiverState
 
 Format = Literal["table", "json", "jsonl", "otlp"]
 
 ARRIVAL_S = 3.0
 """How long the command waits for a trace that is not stored yet."""
 POLL_S = 0.25
+COMPARISON_COLUMNS = 80
+"""Width of the text of a compared span."""
 COLUMNS_DEFAULT = 100
 """Width of the output if it is not a terminal."""
 
@@ -94,7 +97,7 @@ def trace(  # noqa: PLR0913 - one parameter an option
         path = f"/api/v1/traces/{plain}/compare/{other}"
         ids = f"{plain} or of trace {other}"
         rows = _rows(settings, path, lambda store: question.comparison(store, plain, other), ids)
-        _print(rows, form, lambda rows: comparison_lines(rows, plain, other))
+        _print(rows, form, lambda rows: _comparison_lines(rows, plain, other))
         return
     path = f"/api/v1/traces/{plain}"
     rows = _rows(settings, path, lambda store: question.trace(store, plain).pieces(), plain)
@@ -126,14 +129,20 @@ def _collector_paused() -> Iterator[None]:
 @_collector_paused()
 def _rows(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]], trace_id: str) -> list[Row]:
     """Return the rows of an answer. If a receiver runs, wait a few seconds for rows to appear."""
+
+    def of_receiver(state: ReceiverState) -> Iterator[Row]:
+        return query_receiver(settings, state, path, {})
+
     # Without a receiver nothing arrives, so waiting would be in vain.
     running = running_receiver(settings) is not None
     deadline = time.monotonic() + (ARRIVAL_S if running else 0)
     while True:
         missing = CommandFailed(f"no span of trace {trace_id} is stored; it has expired or has not arrived")
         try:
-            if rows := list(_answer(settings, path, ask)):
+            if rows := list(receiver_or_store(settings, of_receiver, lambda store: parsed_rows(ask(store)))):
                 return rows
+        except Refused as error:
+            raise OperatorError(str(error)) from error
         except NothingFound:
             pass
         except NotReady as error:
@@ -142,18 +151,6 @@ def _rows(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]]
         if time.monotonic() >= deadline:
             raise missing
         time.sleep(POLL_S)
-
-
-def _answer(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]]) -> Iterator[Row]:
-    state = running_receiver(settings)
-    if state is not None:
-        yield from query_receiver(settings, state, path, {})
-        return
-    with store_of(settings) as store:
-        try:
-            yield from parsed_rows(ask(store))
-        except Refused as error:
-            raise OperatorError(str(error)) from error
 
 
 @_collector_paused()
@@ -186,3 +183,37 @@ def terminal_view(depth: int | None, *, errors_only: bool) -> View:
         errors_only=errors_only,
         depth_max=depth,
     )
+
+
+def _comparison_lines(rows: list[Row], trace_id: str, other_id: str) -> Iterator[str]:
+    """Yield a heading, and a line for each pair of spans and each span of one trace alone."""
+    counts = Counter(row["change"] for row in rows)
+    yield f"A: trace {trace_id}"
+    yield f"B: trace {other_id}"
+    both, removed, added = (counts[change] for change in ("none", "removed", "added"))
+    yield f"{counted(both, 'span')} in both, {removed} only in A, {added} only in B"
+    yield f"{'A':>8} {'B':>8} {'B - A':>9}"
+    for row in rows:
+        text = indentation(row["depth"], COMPARISON_COLUMNS) + span_text(row["service"], row["name"])
+        times = f"{_side_duration(row['a']):>8} {_side_duration(row['b']):>8} {_change(row):>9}"
+        yield f"{times} {text} {_note(row)}".rstrip()
+
+
+def _side_duration(span: dict[str, Any] | None) -> str:
+    return duration_text(round(span["duration_ms"] * 1e6)) if span else "-"
+
+
+def _change(row: Row) -> str:
+    if row["duration_change_ms"] is None:
+        return "only in A" if row["b"] is None else "only in B"
+    change_ns = round(row["duration_change_ms"] * 1e6)
+    return f"{'-' if change_ns < 0 else '+'}{duration_text(abs(change_ns))}"
+
+
+def _note(row: Row) -> str:
+    statuses = [span["status"] for span in (row["a"], row["b"]) if span]
+    if "Error" not in statuses:
+        return ""
+    if len(statuses) == 1 or statuses[0] == statuses[1]:
+        return "[error]"
+    return "[error only in A]" if statuses[0] == "Error" else "[error only in B]"

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.api_client import Row, query_receiver, running_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
 from receiver.console.queries.traces.traces import normalized_trace_id
@@ -16,7 +16,6 @@ from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.platform.explain.request import Preview
 from receiver.sizes import counted
 
-Row = dict[str, Any]
 NOT_IN_THE_TRACE = "(not supported: the trace has no span {})"
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
-from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.api_client import Row, query_receiver, required_receiver
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
+from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of
-from receiver.errors import CommandFailed
-
-Row = dict[str, Any]
 
 
 @click.command(
@@ -22,23 +19,12 @@ Row = dict[str, Any]
 )
 @config_option
 @data_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: one object per line.",
-)
+@format_option
 def installations(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
     """List the installations of the integration, with the state, the scopes and the token of each."""
     settings = loaded_with(config, data).settings
-    state = running_receiver(settings)
     # Not read from the files: another user's command must not change their owner.
-    if state is None:
-        raise CommandFailed(
-            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
-        )
-    rows = list(query_receiver(settings, state, "/api/v1/platform/installations", {}))
+    rows = list(query_receiver(settings, required_receiver(settings), "/api/v1/platform/installations", {}))
     for line in _table(rows) if form == "table" else map(json.dumps, rows):
         click.echo(line)
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import click
 
-from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.api_client import Row, query_receiver, required_receiver
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
+from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of
-from receiver.errors import CommandFailed
-from receiver.settings import Settings
-from receiver.supervisor.data_dir import ReceiverState
 from receiver.time_range import instant_text
 
 PATH = "/api/v1/platform/projects"
-Row = dict[str, Any]
 
 
 @click.command(
@@ -27,17 +23,11 @@ Row = dict[str, Any]
 )
 @config_option
 @data_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: one object per line.",
-)
+@format_option
 def projects(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
     """List the projects that were removed on the platform, and when their spans are due for deletion."""
     settings = loaded_with(config, data).settings
-    rows = list(query_receiver(settings, _required(settings), PATH, {}))
+    rows = list(query_receiver(settings, required_receiver(settings), PATH, {}))
     for line in _table(rows) if form == "table" else map(json.dumps, rows):
         click.echo(line)
 
@@ -51,18 +41,8 @@ def keep_project(config: str | None, data: str | None, project: str) -> None:
     settings = loaded_with(config, data).settings
     path = f"{PATH}/{quote(project, safe='')}/keep"
     # The request is sent when the answer is read.
-    list(query_receiver(settings, _required(settings), path, {}, method="POST", document=dict))
+    list(query_receiver(settings, required_receiver(settings), path, {}, method="POST", document=dict))
     click.echo(f"the spans of {project} are kept")
-
-
-def _required(settings: Settings) -> ReceiverState:
-    """Return the running receiver, which alone changes the records."""
-    state = running_receiver(settings)
-    if state is None:
-        raise CommandFailed(
-            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
-        )
-    return state
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:

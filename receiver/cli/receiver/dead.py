@@ -7,30 +7,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 from urllib.parse import quote
 
 import click
 import msgspec
 
-from receiver.cli.shell.api_client import NotDone, NothingFound, query_receiver, running_receiver
+from receiver.cli.shell.api_client import (
+    NotDone,
+    NothingFound,
+    Row,
+    query_receiver,
+    required_receiver,
+    running_receiver,
+)
 from receiver.cli.shell.group import CommandGroup, examples
-from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with, serve_command
+from receiver.cli.shell.options import config_option, data_dir_of, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of
 from receiver.dead_letters.directory import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-
-format_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: one object per line.",
-)
-Row = dict[str, Any]
 
 
 class _Named(TypedDict):
@@ -141,11 +139,7 @@ def _no_such_dead_letter(name: str) -> CommandFailed:
 def _send(
     settings: Settings, name: str, method: str, subpath: str = "", document: type = _Named
 ) -> list[Row]:
-    state = running_receiver(settings)
-    if state is None:
-        raise CommandFailed(
-            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
-        )
+    state = required_receiver(settings)
     # Also a slash is quoted: an id must not address another route.
     path = f"/api/v1/dead/{quote(name, safe='')}{subpath}"
     try:

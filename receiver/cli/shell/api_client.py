@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -24,8 +24,7 @@ import orjson
 from receiver.cli.shell.options import data_dir_of, serve_command
 from receiver.cli.shell.readiness import note_when_slow, require_store_process
 from receiver.config.checks import require_engine
-from receiver.console.queries.limits import limit_exceeded
-from receiver.console.queries.questions import QUESTIONS
+from receiver.console.queries.limits import LimitedLines, limit_exceeded
 from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.engine.opening import claimed, open_store
 from receiver.engine.store import Store
@@ -35,6 +34,9 @@ from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
 from receiver.supervisor.data_dir import STATE_NAME, ReceiverState, read_state
+
+Row = dict[str, Any]
+Item = TypeVar("Item")
 
 TIMEOUT_S = 90
 MEMORY_BYTES_MAX = 1 << 20
@@ -87,6 +89,16 @@ def running_receiver(settings: Settings) -> ReceiverState | None:
     return state if Path(f"/proc/{state.pids.supervisor}").exists() else None
 
 
+def required_receiver(settings: Settings) -> ReceiverState:
+    """Return the running receiver. Raises `CommandFailed` if none runs on the data directory."""
+    state = running_receiver(settings)
+    if state is None:
+        raise CommandFailed(
+            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
+        )
+    return state
+
+
 def require_receiver(settings: Settings) -> None:
     """Raise `CommandFailed` if the store is embedded and no receiver runs.
 
@@ -125,43 +137,70 @@ def store_of(settings: Settings) -> Iterator[Store]:
             store.close()
 
 
+def receiver_or_store(
+    settings: Settings,
+    of_receiver: Callable[[ReceiverState], Iterable[Item]],
+    of_store: Callable[[Store], Iterable[Item]],
+) -> Iterator[Item]:
+    """Yield a result from the running receiver, or else from the store, which is open meanwhile."""
+    state = running_receiver(settings)
+    if state is not None:
+        yield from of_receiver(state)
+        return
+    with store_of(settings) as store:
+        yield from of_store(store)
+
+
 class ResultRows:
-    """Rows of the result of a query. `count` and `is_cut` are valid after the last row."""
+    """Rows of a result with a limit. The other attributes are valid after the last row."""
 
-    def __init__(self, settings: Settings, name: str, query: Mapping[str, str]) -> None:
-        """`name`: name of the query. `query`: its parameters, which `Question.parse` has accepted."""
+    def __init__(  # noqa: PLR0913 - the parts of a request, and the same query for the store
+        self,
+        settings: Settings,
+        path: str,
+        query: Mapping[str, str],
+        of_store: Callable[[Store], LimitedLines],
+        *,
+        body: bytes | None = None,
+        document: type | None = None,
+    ) -> None:
+        """`body`: of a POST, in place of a GET. `document`: see `query_url`."""
         self._settings = settings
-        self._name = name
-        self._query = query
+        self._of_store = of_store
+        self._end: dict[str, Any] = {}
+        self._of_receiver = partial(
+            query_receiver,
+            settings,
+            path=path,
+            query=query,
+            method="GET" if body is None else "POST",
+            body=body or NO_MEMBERS,
+            end=self._end,
+            document=document,
+        )
         self.count = 0
-        self.is_cut = False
-        """Whether more rows match than the limit."""
-        self.close_keys: list[str] = []
-        """Stored attributes whose keys are similar to those of a filter without a match."""
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        state = running_receiver(self._settings)
-        for row in self._of_store() if state is None else self._of_receiver(state):
+    def __iter__(self) -> Iterator[Row]:
+        for row in receiver_or_store(self._settings, self._of_receiver, self._rows_of_store):
             self.count += 1
             yield row
 
-    def _of_receiver(self, state: ReceiverState) -> Iterator[dict[str, Any]]:
-        end: dict[str, Any] = {}
-        question = QUESTIONS[self._name]
-        document = question.row if question.is_single else None
-        yield from query_receiver(
-            self._settings, state, f"/api/v1/{self._name}", self._query, end=end, document=document
-        )
-        self.is_cut = bool(end.get("cut"))
-        self.close_keys = end.get("close_keys", [])
-
-    def _of_store(self) -> Iterator[dict[str, Any]]:
-        question = QUESTIONS[self._name]
-        with store_of(self._settings) as store:
-            lines = question.ask(store, question.parse(self._query), time.time())
-            yield from parsed_rows(lines.pieces())
+    def _rows_of_store(self, store: Store) -> Iterator[Row]:
+        lines = self._of_store(store)
+        yield from parsed_rows(lines.pieces())
         # Known only after all rows were read.
-        self.is_cut, self.close_keys = lines.is_cut, lines.close_keys
+        self._end.update(cut=lines.is_cut, close_keys=lines.close_keys)
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether more rows match than the limit."""
+        return bool(self._end.get("cut"))
+
+    @property
+    def close_keys(self) -> list[str]:
+        """Return stored attributes whose keys are similar to those of a filter without a match."""
+        keys: list[str] = self._end.get("close_keys", [])
+        return keys
 
 
 def query_receiver(  # noqa: PLR0913 - the parts of a request
@@ -174,7 +213,7 @@ def query_receiver(  # noqa: PLR0913 - the parts of a request
     body: bytes = NO_MEMBERS,
     end: dict[str, Any] | None = None,
     document: type | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """Query the running receiver; yield one object for each line of its response.
 
     `body`, `end`, `document`: see `query_url`.
@@ -209,7 +248,7 @@ def query_url(  # noqa: PLR0913 - the parts of a request
     token_from: str = TOKEN_FROM,
     end: dict[str, Any] | None = None,
     document: type | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
 
     `body`: JSON, for a POST. `end` receives the content of the last line. `document`: the
@@ -282,7 +321,7 @@ def _answered(request: urllib.request.Request, token: str, token_from: str) -> I
         ) from error
 
 
-def _whole(lines: Iterable[bytes], end: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _whole(lines: Iterable[bytes], end: dict[str, Any] | None) -> Iterator[Row]:
     """Yield one object for each line. Raises `AnswerCut` unless the last line confirms their number.
 
     The standard library does not report a chunked body whose connection closes early.
@@ -307,7 +346,7 @@ def _whole(lines: Iterable[bytes], end: dict[str, Any] | None) -> Iterator[dict[
     raise AnswerCut(count)
 
 
-def parsed_rows(pieces: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+def parsed_rows(pieces: Iterator[bytes]) -> Iterator[Row]:
     """Yield one object for each line of a result of the store itself.
 
     The result is read completely first, because a slow terminal would use up the time limit of the query.

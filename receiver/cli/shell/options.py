@@ -35,6 +35,13 @@ FILE_PATH = click.Path(readable=False)
 config_option = click.option(
     "--config", type=FILE_PATH, metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
 )
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: one object per line.",
+)
 data_option = click.option("--data", type=FILE_PATH, metavar="DIR", help="Data directory. [data]")
 
 
