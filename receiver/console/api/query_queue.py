@@ -6,6 +6,9 @@ callers with equally many take turns.
 The engine looks for a cancellation between blocks of rows only, so a thread may go on for very long after its
 query was cancelled. Such a query is lost: its slot is freed, but it counts against its caller until it ends.
 
+Only the end of the process ends a lost query: the process exits when lost queries prevent every new one for
+`EXHAUSTED_S_MAX`.
+
 Invariant: a query occupies its slot until its thread has ended or is lost, also after its client has
     disconnected. At most `lost_max` queries are lost at once. Every wait ends: with a slot, at its time
     limit, or when the client disconnects.
@@ -14,15 +17,25 @@ Invariant: a query occupies its slot until its thread has ended or is lost, also
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from receiver.errors import CallerBusy, QueueFull
+from receiver.errors import CallerBusy, OperatorError, QueueFull
 from receiver.logs import limited
 
 CLIENT_CHECK_S = 0.5
 """How often a query that waits, or has no output yet, checks that its client is still connected."""
+
+EXHAUSTED_S_MAX = 60.0
+"""Time for which lost queries may prevent every new one."""
+
+
+class QueriesDoNotEnd(OperatorError):  # noqa: N818 - a verdict, as its base
+    """Lost queries prevent every new one. The next process of the store has none."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class QueueLimits(NamedTuple):
@@ -38,7 +51,8 @@ class QueueLimits(NamedTuple):
     waiting_s_max: float
     """After this a waiting query is answered 503."""
     lost_max: int = 4
-    """Lost queries, each with a thread that may use a core. At this number: 503 for every new query."""
+    """Lost queries, each with a thread that may use a core. At this number: 503 for every new query, until
+    the store process is restarted: see `EXHAUSTED_S_MAX`."""
 
     @property
     def threads_max(self) -> int:
@@ -93,6 +107,7 @@ class QueryQueue:
         self._lost: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """In the order of the callers' turns."""
+        self._exhausted_at_s = 0.0
 
     @property
     def waiting_count(self) -> int:
@@ -103,6 +118,16 @@ class QueryQueue:
     def lost_count(self) -> int:
         """Return the number of lost queries."""
         return self._lost.total()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Return whether lost queries prevent every new one."""
+        return self.lost_count >= self._limits.lost_max
+
+    @property
+    def exhausted_s(self) -> float:
+        """Return the time for which lost queries have prevented every new one."""
+        return time.monotonic() - self._exhausted_at_s if self.is_exhausted else 0.0
 
     async def enter(self, caller: str, is_abandoned: Callable[[], bool]) -> None:
         """Wait for a place. Raises `CallerBusy`, `QueueFull`, or `ConnectionResetError` without a client."""
@@ -136,9 +161,11 @@ class QueryQueue:
 
     def lose(self, caller: str) -> bool:
         """Free the slot of a query that does not end. Return False if too many are lost already."""
-        if self.lost_count >= self._limits.lost_max:
+        if self.is_exhausted:
             return False
         self._lost[caller] += 1
+        if self.is_exhausted:
+            self._exhausted_at_s = time.monotonic()
         self.leave(caller)
         limited.error(
             "api: lost query",
@@ -177,10 +204,10 @@ class QueryQueue:
             raise CallerBusy(
                 "an earlier query of this client was cancelled and does not end; retry when it has ended"
             )
-        if self.lost_count >= self._limits.lost_max:
+        if self.is_exhausted:
             raise QueueFull(
-                f"{self.lost_count} queries were cancelled and do not end; retry when one has ended, "
-                "or restart the receiver"
+                f"{self.lost_count} queries were cancelled and do not end; retry in "
+                f"{EXHAUSTED_S_MAX:.0f} s, when the store process has been restarted"
             )
 
     def _check_lengths(self, caller: str) -> None:
@@ -231,6 +258,13 @@ class Queues(NamedTuple):
             f"{count} cancelled queries do not end, and each uses a thread; "
             "a restart of the receiver ends them"
         )
+
+    def check(self) -> None:
+        """Raise `QueriesDoNotEnd` if lost queries have prevented new ones for `EXHAUSTED_S_MAX`."""
+        if max(queue.exhausted_s for queue in self) > EXHAUSTED_S_MAX:
+            raise QueriesDoNotEnd(
+                f"{self.trouble}; no query like them was admitted for {EXHAUSTED_S_MAX:.0f} s"
+            )
 
 
 def default_queues() -> Queues:
