@@ -263,7 +263,8 @@ class Queues(NamedTuple):
         """Raise `QueriesDoNotEnd` if lost queries have prevented new ones for `EXHAUSTED_S_MAX`."""
         if max(queue.exhausted_s for queue in self) > EXHAUSTED_S_MAX:
             raise QueriesDoNotEnd(
-                f"{self.trouble}; no query like them was admitted for {EXHAUSTED_S_MAX:.0f} s"
+                f"{self.lost_count} cancelled queries do not end; they have prevented new ones for "
+                f"{EXHAUSTED_S_MAX:.0f} s"
             )
 
 
