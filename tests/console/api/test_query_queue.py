@@ -191,21 +191,21 @@ async def test_no_query_is_admitted_while_too_many_are_lost() -> None:
     await queue.enter("c", connected)
 
 
-async def test_process_ends_when_lost_queries_prevent_every_new_one_for_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("callers", "seconds_max"), [("a", 300), ("abcd", 60)])
+async def test_process_ends_if_lost_queries_do_not_end(
+    monkeypatch: pytest.MonkeyPatch, callers: str, seconds_max: float
 ) -> None:
-    queues = default_queues()
-    callers = "abcd"
-    assert len(callers) == SQL.lost_max
+    queues, now_s = default_queues(), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     for caller in callers:
         await queues.sql.enter(caller, connected)
         assert queues.sql.lose(caller)
-        # Raises nothing before the last one, and not at once.
-        queues.check()
-    now_s = time.monotonic()
+    assert queues.sql.is_exhausted == (len(callers) == SQL.lost_max)
 
-    monkeypatch.setattr(time, "monotonic", lambda: now_s + 61)
-    with pytest.raises(QueriesDoNotEnd, match="4 cancelled queries do not end"):
+    now_s += seconds_max
+    queues.check()
+    now_s += 1
+    with pytest.raises(QueriesDoNotEnd, match=f"{len(callers)} queries did not end"):
         queues.check()
     queues.sql.leave("a", is_lost=True)
 
