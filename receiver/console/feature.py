@@ -81,7 +81,11 @@ class Console:
         self._facts.loaded = self._parts.loaded
 
     def report(self, metrics: Metrics) -> Mapping[str, str]:
-        """Set the metrics, and check for queries that ignore their cancellation."""
+        """Set the metrics, and check for queries that ignore their cancellation.
+
+        Raises `QueriesDoNotEnd`, which ends the process and with it these queries.
+        """
+        self._queues.check()
         metrics.set("rollup_lag_seconds", self._rollup.lag_s())
         metrics.set("queries_lost", self._queues.lost_count)
         return {"queries": self._queues.trouble}

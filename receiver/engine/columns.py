@@ -64,7 +64,11 @@ PROBE_ROW = {
 """Column → value of the writer's probe row, which has a value in every column."""
 
 _COLUMNS_OF_TABLES = """
-SELECT table, groupArray((name, concat(type, if(default_kind IN ('', 'DEFAULT'), '', ' ' || default_kind))))
+SELECT table, groupArray((name, concat(
+    type,
+    if(default_kind IN ('', 'DEFAULT'), '', ' ' || default_kind),
+    if(default_kind = 'ALIAS', ' ' || default_expression, '')
+)))
 FROM system.columns
 WHERE database = currentDatabase() AND table IN {tables:Array(String)}
 GROUP BY table
@@ -73,11 +77,24 @@ _MERGED_TABLES = """
 SELECT name, engine, engine_full, sorting_key FROM system.tables
 WHERE database = currentDatabase() AND name IN {tables:Array(String)} AND engine LIKE '%MergeTree'
 """
+_TABLES_WITH_COLUMN_TTL = r"""
+SELECT name FROM system.tables
+WHERE database = currentDatabase() AND name IN {tables:Array(String)}
+AND replaceRegexpAll(splitByString(' ENGINE = ', create_table_query)[1], '\'[^\']*\'', '') LIKE '% TTL %'
+"""
+_VIEW = """
+SELECT replaceRegexpOne(as_select, ' FROM .* WHERE ', ' FROM otel_traces WHERE '),
+       formatQuerySingleLine({expected:String})
+FROM system.tables WHERE database = currentDatabase() AND name = {view:String}
+"""
 _HARMLESS = re.compile(r"LowCardinality\(|Nullable\(|, '[^']*'|\)")
 """Parts of a type that change no value: `LowCardinality`, `Nullable`, a time zone."""
 _CREATED = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)\n\(\n(.*?)^\)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile("'[^']*'")
 _ARGUMENTS = re.compile(r"\w+\(([^)]*)\)")
+_SELECTED = re.compile(
+    r"^CREATE MATERIALIZED VIEW IF NOT EXISTS (\w+) TO \w+\nAS (.*)", re.DOTALL | re.MULTILINE
+)
 _COPIED = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+) AS (\w+)$", re.MULTILINE)
 _MERGED = re.compile(
     r"^CREATE TABLE IF NOT EXISTS (\w+).*?^ENGINE = ((?:Replacing|Aggregating)MergeTree)(?:\((\w+)\))?$"
@@ -126,9 +143,12 @@ def altered_table(store: Tables, expected: Mapping[str, Columns]) -> str:
 
 
 def columns_of(sources: Sequence[tuple[str, str]]) -> dict[str, Columns]:
-    """Return the stored columns of each table that the migrations create. `sources`: see `schema.emit`."""
+    """Return the columns of each table that the migrations create. `sources`: see `schema.emit`."""
     tables: dict[str, Columns] = {
-        table: [(name, kind) for name, kind, rest in _COLUMN.findall(body) if " ALIAS " not in rest]
+        table: [
+            (name, kind + rest.rstrip(",") if " ALIAS " in rest else kind)
+            for name, kind, rest in _COLUMN.findall(body)
+        ]
         for _, text in sources
         for table, body in _CREATED.findall(text)
     }
@@ -169,5 +189,17 @@ def altered_merging(store: Tables, sources: Sequence[tuple[str, str]]) -> str:
     return ""
 
 
+def altered_values(store: Tables, sources: Sequence[tuple[str, str]]) -> str:
+    """Describe the first column that loses its values by age, or the view that selects other rows, if any."""
+    for (table,) in store.rows(_TABLES_WITH_COLUMN_TTL, {"tables": list(columns_of(sources))}):
+        return f"'{table}' was altered: a column has a TTL, which deletes its values"
+    for view, expected in (found for _, text in sources for found in _SELECTED.findall(text)):
+        for actual, select in store.rows(_VIEW, {"view": view, "expected": expected}):
+            if actual != select:
+                return f"'{view}' was altered: it is {actual}; expected {select}"
+    return ""
+
+
 def _without_harmless_parts(kind: str) -> str:
-    return _HARMLESS.sub("", kind)
+    stored, alias, expression = kind.partition(" ALIAS ")
+    return f"{_HARMLESS.sub('', stored)}{alias}{expression}"

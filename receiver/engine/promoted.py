@@ -9,7 +9,8 @@
 The engine computes them from the maps, also when it reads parts that are older than the column. The comment
 of a column is the entry that defines it, so queries and later versions read in the table what it contains.
 
-Invariant: a column always agrees with its comment: it is dropped and added again if its entry changes.
+Invariant: a column always agrees with its comment: it is dropped and added again if its entry or its
+    expression changes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ ELEMENT_OR_NULL_SINCE = Version(24, 10)
 _MAP_OF = {"span": "SpanAttributes", "resource": "ResourceAttributes"}
 _OTHER = {"span": "resource", "resource": "span"}
 _COMPUTED = """
-SELECT name, comment FROM system.columns
+SELECT name, comment, formatQuerySingleLine('SELECT ' || default_expression) FROM system.columns
 WHERE database = currentDatabase() AND table = {table:String} AND default_kind = 'MATERIALIZED'
 """
+_SPELLED = "SELECT arrayMap(text -> formatQuerySingleLine('SELECT ' || text), {expressions:Array(String)})"
 
 
 class PromotedColumns(NamedTuple):
@@ -53,6 +55,7 @@ class Definition(NamedTuple):
     name: str
     sql: str
     comment: str
+    expression: str
 
 
 def promoted_columns(store: Store) -> PromotedColumns:
@@ -79,19 +82,26 @@ def _read(store: Store) -> PromotedColumns:
 
 
 def outdated(store: Store, wanted: Sequence[PromotedAttribute], version: Version) -> list[Definition]:
-    """Return the columns that the table lacks or that have another entry: none for a `Distributed` table.
+    """Return the columns that the table lacks, or that have another entry or compute something else.
+
+    None for a `Distributed` table.
 
     Columns of attributes that are promoted no longer stay, because another receiver may want them.
     """
     if not computes_columns(store):
         return []
-    comments = _comments(store)
+    computed = _computed_columns(store)
+    comments = {name: comment for name, (comment, _) in computed.items()}
     # For a column in both, the entry of the settings wins; the others belong to other receivers.
-    attributes = {attribute.column: attribute for attribute in [*_attributes_of(comments), *wanted]}
+    attributes = list({each.column: each for each in [*_attributes_of(comments), *wanted]}.values())
+    wanted_columns = definitions(attributes, version)
+    # An older version of the engine may have created the column.
+    older = definitions(attributes, Version(0, 0))
+    spelled = _spelled(store, [column.expression for column in [*wanted_columns, *older]])
     return [
-        definition
-        for definition in definitions(list(attributes.values()), version)
-        if comments.get(definition.name) != definition.comment
+        column
+        for column, *spellings in zip(wanted_columns, spelled, spelled[len(older) :], strict=False)
+        if computed.get(column.name) not in [(column.comment, spelling) for spelling in spellings]
     ]
 
 
@@ -128,8 +138,19 @@ def computes_columns(store: Store) -> bool:
 
 
 def _comments(store: Store) -> dict[str, str]:
-    """Return the computed columns of the table with their comments."""
-    return {str(name): str(comment) for name, comment in store.rows(_COMPUTED, {"table": TABLE})}
+    return {name: comment for name, (comment, _) in _computed_columns(store).items()}
+
+
+def _computed_columns(store: Store) -> dict[str, tuple[str, str]]:
+    """Return the computed columns of the table with their comments and expressions."""
+    rows = store.rows(_COMPUTED, {"table": TABLE})
+    return {str(name): (str(comment), str(expression)) for name, comment, expression in rows}
+
+
+def _spelled(store: Store, expressions: list[str]) -> list[str]:
+    """Return expressions in the engine's spelling, as it shows those of columns."""
+    [(spelled,)] = store.rows(_SPELLED, {"expressions": expressions})
+    return list(spelled)
 
 
 def _attributes_of(comments: Mapping[str, str]) -> list[PromotedAttribute]:
@@ -154,7 +175,7 @@ def _definition(attribute: PromotedAttribute, version: Version) -> Definition:
 
 def _computed(name: str, kind: str, expression: str, comment: str) -> Definition:
     sql = f"`{name}` {kind} MATERIALIZED {expression} COMMENT '{comment}' CODEC(ZSTD(1))"
-    return Definition(name, sql, comment)
+    return Definition(name, sql, comment, expression)
 
 
 def _of_map(attributes: str, keys: Sequence[str], version: Version) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from receiver.engine.columns import altered_merging, altered_table, columns_of
+from receiver.engine.columns import altered_merging, altered_table, altered_values, columns_of
 from receiver.engine.store import COMPANION, TABLE, Store
 from receiver.errors import OperatorError
 
@@ -18,7 +18,11 @@ OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"
 def unusable_reason(store: Store, sources: Sequence[tuple[str, str]]) -> str:
     """Return the reason that an existing table cannot be used; empty if all can."""
     reason = _foreign_reason(store) or _outdated_reason(store)
-    return reason or altered_table(store, columns_of(sources)) or altered_merging(store, sources)
+    return reason or _altered(store, sources) or altered_merging(store, sources)
+
+
+def _altered(store: Store, sources: Sequence[tuple[str, str]]) -> str:
+    return altered_table(store, columns_of(sources)) or altered_values(store, sources)
 
 
 def columns_of_table(store: Store, table: str) -> set[str]:
@@ -71,10 +75,10 @@ def refuse_unusable(store: Store) -> None:
 
 def refuse_altered(store: Store, sources: Sequence[tuple[str, str]]) -> None:
     """Raise `OperatorError` if a table was altered so that it would store, merge or return other values."""
-    if reason := altered_table(store, columns_of(sources)):
+    if reason := _altered(store, sources):
         raise OperatorError(
-            f"{reason}. Restore the column with ALTER TABLE. A rollup can also be dropped: "
-            "it is derived again"
+            f"{reason}. Restore the column or the view with ALTER TABLE; see `trace-drain schema print`. "
+            "A rollup can also be dropped: it is derived again"
         )
     if reason := altered_merging(store, sources):
         raise OperatorError(

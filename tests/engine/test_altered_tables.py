@@ -14,18 +14,23 @@ from receiver.errors import OperatorError
 from tests.support.cases import each_case
 from tests.support.fake_clickhouse import schema_sources
 
+VIEW = "otel_traces_trace_id_ts_mv"
+SELECT = (
+    "SELECT TraceId, {}(Timestamp) AS Start, max(Timestamp) AS End FROM otel_traces WHERE TraceId != '' {}"
+)
+GROUPED = "GROUP BY TraceId"
+
 
 def test_expected_columns_are_those_that_the_engine_creates(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 
     for table, columns in columns_of(schema_sources()).items():
         described = {
-            name: kind for name, kind, default, *_ in store.rows(f"DESCRIBE {table}") if default != "ALIAS"
+            name: f"{kind} ALIAS {expression}" if default == "ALIAS" else kind
+            for name, kind, default, expression, *_ in store.rows(f"DESCRIBE {table}")
         }
         assert described == dict(columns), table
-    assert {name for name, *_ in store.rows("SHOW TABLES")} - {*columns_of(schema_sources())} == {
-        "otel_traces_trace_id_ts_mv"
-    }
+    assert {name for name, *_ in store.rows("SHOW TABLES")} - {*columns_of(schema_sources())} == {VIEW}
 
 
 @each_case(
@@ -35,6 +40,10 @@ def test_expected_columns_are_those_that_the_engine_creates(store: Store) -> Non
         ("otel_red", "MODIFY COLUMN Spans UInt8"),
         ("otel_red_day", "DROP COLUMN Errors"),
         ("otel_deployment_events", "MODIFY COLUMN StatusCode UInt8"),
+        (
+            "otel_deployment_events",
+            "MODIFY COLUMN Text String ALIAS JSONExtractString(Event, 'payload', 'x')",
+        ),
     ],
 )
 def test_altered_column_of_any_table_is_refused_until_it_is_restored(
@@ -66,6 +75,43 @@ def test_stored_column_that_the_table_computes_is_refused(
 
     expected = "'otel_traces' was altered: column 'Duration' is UInt64 MATERIALIZED; expected UInt64"
     assert reason == (expected if is_refused else "")
+
+
+@pytest.mark.parametrize(
+    ("change", "restore", "reason"),
+    [
+        (
+            "otel_traces MODIFY COLUMN StatusMessage TTL toDateTime(Timestamp) + INTERVAL 1 DAY",
+            "otel_traces MODIFY COLUMN StatusMessage REMOVE TTL",
+            "'otel_traces' was altered: a column has a TTL, which deletes its values",
+        ),
+        (
+            f"{VIEW} MODIFY QUERY {SELECT.format('max', GROUPED)}",
+            f"{VIEW} MODIFY QUERY {SELECT.format('min', GROUPED)}",
+            f"'{VIEW}' was altered: it is SELECT TraceId, max(Timestamp) AS Start, ",
+        ),
+    ],
+)
+def test_table_that_loses_values_and_view_that_selects_others_are_refused(
+    store: Store, change: str, restore: str, reason: str
+) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command(f"ALTER TABLE {change}")
+
+    with pytest.raises(OperatorError, match=re.escape(reason)):
+        schema.apply(store, schema_sources(), 30)
+    assert schema.status(store, schema_sources(), 30).unusable.startswith(reason)
+    store.command(f"ALTER TABLE {restore}")
+
+    assert schema.apply(store, schema_sources(), 30) == []
+
+
+@pytest.mark.parametrize("change", ["CODEC(ZSTD(3))", "COMMENT 'ours'", "UInt64 DEFAULT 7"])
+def test_changes_that_alter_no_value_are_accepted(store: Store, change: str) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command(f"ALTER TABLE otel_traces MODIFY COLUMN Duration {change}")
+
+    assert schema.apply(store, schema_sources(), 30) == []
 
 
 class TableOf:

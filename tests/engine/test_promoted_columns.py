@@ -10,7 +10,7 @@ import pytest
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted, schema
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.store import Parameters, Store
+from receiver.engine.store import Parameters, Store, Version
 from receiver.errors import StoreTrouble
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.segments import SegmentMaker
@@ -113,6 +113,24 @@ def test_changed_spellings_replace_stored_values(store: Store) -> None:
     changes = apply(store, promoted_attributes(("span:app.tenant client",)))
 
     assert (before, changes, column(store, "Span_app_tenant")) == (["old"], [schema.PROMOTED], ["new"])
+
+
+def test_column_with_another_expression_is_replaced(store: Store) -> None:
+    apply(store, STANDARD)
+    insert(store, "{'http.route': '/a'}")
+    store.command("ALTER TABLE otel_traces MODIFY COLUMN Span_http_route MATERIALIZED SpanAttributes['x']")
+
+    assert apply(store, STANDARD) == [schema.PROMOTED]
+    assert column(store, "Span_http_route") == ["/a"]
+    assert apply(store, STANDARD) == []
+
+
+def test_column_of_an_older_engine_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(promoted, "ELEMENT_OR_NULL_SINCE", Version(99, 0))
+        apply(store, STANDARD)
+
+    assert apply(store, STANDARD) == []
 
 
 def test_attribute_that_is_promoted_no_longer_keeps_its_column(store: Store) -> None:

@@ -6,6 +6,8 @@ callers with equally many take turns.
 The engine looks for a cancellation between blocks of rows only, so a thread may go on for very long after its
 query was cancelled. Such a query is lost: its slot is freed, but it counts against its caller until it ends.
 
+Only the end of the process ends a lost query: see `QueryQueue.has_expired`.
+
 Invariant: a query occupies its slot until its thread has ended or is lost, also after its client has
     disconnected. At most `lost_max` queries are lost at once. Every wait ends: with a slot, at its time
     limit, or when the client disconnects.
@@ -14,15 +16,27 @@ Invariant: a query occupies its slot until its thread has ended or is lost, also
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from receiver.errors import CallerBusy, QueueFull
+from receiver.errors import CallerBusy, OperatorError, QueueFull
 from receiver.logs import limited
 
 CLIENT_CHECK_S = 0.5
 """How often a query that waits, or has no output yet, checks that its client is still connected."""
+
+LOST_S_MAX = 300.0
+"""Time after which the process exits because a lost query has not ended."""
+EXHAUSTED_S_MAX = 60.0
+"""The same if lost queries prevent every new one."""
+
+
+class QueriesDoNotEnd(OperatorError):  # noqa: N818 - a verdict, as its base
+    """Lost queries have not ended in time. The next process has none."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class QueueLimits(NamedTuple):
@@ -38,7 +52,8 @@ class QueueLimits(NamedTuple):
     waiting_s_max: float
     """After this a waiting query is answered 503."""
     lost_max: int = 4
-    """Lost queries, each with a thread that may use a core. At this number: 503 for every new query."""
+    """Lost queries, each with a thread that may use a core. At this number: 503 for every new query, until
+    the store process is restarted: see `EXHAUSTED_S_MAX`."""
 
     @property
     def threads_max(self) -> int:
@@ -90,7 +105,8 @@ class QueryQueue:
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
         self._running: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
+        self._lost_at_s: defaultdict[str, deque[float]] = defaultdict(deque)
+        """Caller → times at which its queries were lost, by the monotonic clock."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """In the order of the callers' turns."""
 
@@ -102,7 +118,21 @@ class QueryQueue:
     @property
     def lost_count(self) -> int:
         """Return the number of lost queries."""
-        return self._lost.total()
+        return sum(map(len, self._lost_at_s.values()))
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Return whether lost queries prevent every new one."""
+        return self.lost_count >= self._limits.lost_max
+
+    @property
+    def has_expired(self) -> bool:
+        """Return whether the process has to exit because lost queries have not ended."""
+        times_s = [time_s for times in self._lost_at_s.values() for time_s in times]
+        now_s = time.monotonic()
+        if self.is_exhausted and now_s - max(times_s) > EXHAUSTED_S_MAX:
+            return True
+        return bool(times_s) and now_s - min(times_s) > LOST_S_MAX
 
     async def enter(self, caller: str, is_abandoned: Callable[[], bool]) -> None:
         """Wait for a place. Raises `CallerBusy`, `QueueFull`, or `ConnectionResetError` without a client."""
@@ -128,23 +158,27 @@ class QueryQueue:
 
     def leave(self, caller: str, *, is_lost: bool = False) -> None:
         """Free the place of a query that has ended. `is_lost`: `lose` has freed its slot before."""
-        counted = self._lost if is_lost else self._running
-        counted[caller] -= 1
-        if not counted[caller]:
-            del counted[caller]
+        if is_lost:
+            self._lost_at_s[caller].popleft()
+            if not self._lost_at_s[caller]:
+                del self._lost_at_s[caller]
+        else:
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]
         self._start_waiting()
 
     def lose(self, caller: str) -> bool:
         """Free the slot of a query that does not end. Return False if too many are lost already."""
-        if self.lost_count >= self._limits.lost_max:
+        if self.is_exhausted:
             return False
-        self._lost[caller] += 1
+        self._lost_at_s[caller].append(time.monotonic())
         self.leave(caller)
         limited.error(
             "api: lost query",
             "query does not end although it was cancelled",
             peer=caller,
-            action="a restart of the receiver ends it",
+            action="the store process is restarted if it does not end",
         )
         return True
 
@@ -154,7 +188,7 @@ class QueryQueue:
             free = [
                 caller
                 for caller in self._waiting
-                if self._running[caller] + self._lost[caller] < self._limits.running_per_caller_max
+                if self._running[caller] + self._lost_of(caller) < self._limits.running_per_caller_max
             ]
             if not free:
                 return
@@ -166,6 +200,9 @@ class QueryQueue:
             if turns:
                 self._waiting[caller] = turns  # behind the other callers
 
+    def _lost_of(self, caller: str) -> int:
+        return len(self._lost_at_s.get(caller, ()))
+
     def _remove(self, caller: str, turn: asyncio.Future[None]) -> None:
         self._waiting[caller].remove(turn)
         if not self._waiting[caller]:
@@ -173,14 +210,14 @@ class QueryQueue:
 
     def _check_lost(self, caller: str) -> None:
         """Raise if lost queries prevent a new one of the caller."""
-        if self._lost[caller] >= self._limits.running_per_caller_max:
+        if self._lost_of(caller) >= self._limits.running_per_caller_max:
             raise CallerBusy(
                 "an earlier query of this client was cancelled and does not end; retry when it has ended"
             )
-        if self.lost_count >= self._limits.lost_max:
+        if self.is_exhausted:
             raise QueueFull(
-                f"{self.lost_count} queries were cancelled and do not end; retry when one has ended, "
-                "or restart the receiver"
+                f"{self.lost_count} queries were cancelled and do not end; retry in "
+                f"{EXHAUSTED_S_MAX:.0f} s, when the store process has been restarted"
             )
 
     def _check_lengths(self, caller: str) -> None:
@@ -229,8 +266,13 @@ class Queues(NamedTuple):
             return ""
         return (
             f"{count} cancelled queries do not end, and each uses a thread; "
-            "a restart of the receiver ends them"
+            f"the store process is restarted {LOST_S_MAX:.0f} s after the first of them"
         )
+
+    def check(self) -> None:
+        """Raise `QueriesDoNotEnd` if lost queries have not ended in time."""
+        if any(queue.has_expired for queue in self):
+            raise QueriesDoNotEnd(f"{self.lost_count} queries did not end although they were cancelled")
 
 
 def default_queues() -> Queues:

@@ -86,6 +86,20 @@ def references_of(part: Any) -> list[str]:  # noqa: ANN401 - any JSON
     return [found for value in part for found in references_of(value)] if isinstance(part, list) else []
 
 
+def test_each_line_of_an_answer_is_a_row_or_the_end_line(document: Document) -> None:
+    contents = [
+        (path, method, operation["responses"]["200"]["content"][JSON_LINES])
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if JSON_LINES in operation.get("responses", {}).get("200", {}).get("content", {})
+    ]
+    end = {"$ref": "#/components/schemas/EndLine"}
+
+    described = [(path, method, content["schema"]) for path, method, content in contents if content]
+    assert len(described) > 10
+    assert [(path, method) for path, method, schema in described if end not in schema["anyOf"]] == []
+
+
 def test_page_escapes_the_description_and_loads_nothing(document: Document) -> None:
     document["paths"]["/api/v1/search"]["get"]["summary"] = "<em>summary</em>"
 

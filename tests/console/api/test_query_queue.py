@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 
 import pytest
 
-from receiver.console.api.query_queue import HEAVY, QueryQueue, QueueLimits, default_queues
+from receiver.console.api.query_queue import (
+    HEAVY,
+    SQL,
+    QueriesDoNotEnd,
+    QueryQueue,
+    QueueLimits,
+    default_queues,
+)
 from receiver.errors import CallerBusy, QueueFull
 
 ONE_PLACE = QueueLimits(1, 1, 100, 100, 3_600.0)
@@ -181,6 +189,27 @@ async def test_no_query_is_admitted_while_too_many_are_lost() -> None:
     assert not queue.lose("b"), "more threads than the pool has"
     queue.leave("a", is_lost=True)
     await queue.enter("c", connected)
+
+
+@pytest.mark.parametrize(("callers", "seconds_max"), [("a", 300), ("abcd", 60)])
+async def test_process_ends_if_lost_queries_do_not_end(
+    monkeypatch: pytest.MonkeyPatch, callers: str, seconds_max: float
+) -> None:
+    queues, now_s = default_queues(), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    for caller in callers:
+        await queues.sql.enter(caller, connected)
+        assert queues.sql.lose(caller)
+    assert queues.sql.is_exhausted == (len(callers) == SQL.lost_max)
+
+    now_s += seconds_max
+    queues.check()
+    now_s += 1
+    with pytest.raises(QueriesDoNotEnd, match=f"{len(callers)} queries did not end"):
+        queues.check()
+    queues.sql.leave("a", is_lost=True)
+
+    queues.check()
 
 
 async def test_no_place_is_lost_whatever_ends_and_is_cancelled() -> None:

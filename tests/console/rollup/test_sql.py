@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from receiver.console.queries.raw_sql import client_statement
+from receiver.console.queries.raw_sql.client_statement import ClientStatement
 from receiver.console.queries.raw_sql.statement import parse_sql, sql
 from receiver.console.queries.rollup.derivation import Closing, derive
 from receiver.console.queries.rollup.slots import read_slots
@@ -33,7 +35,10 @@ def store(engine_dir: Path) -> Iterator[Store]:
 
 
 def number(store: Store, text: str) -> int:
+    """Return the value that a statement returns over the API and over the port for ClickHouse's clients."""
     lines = b"".join(sql(store, parse_sql({"query": text})).pieces()).splitlines()
+    for_client = b"".join(client_statement.answer(store, ClientStatement(text, "JSONEachRow")))
+    assert json.loads(for_client) == json.loads(lines[0])
     return int(next(iter(json.loads(lines[0]).values())))
 
 
