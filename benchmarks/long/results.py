@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from benchmarks.results_file import ResultsFile
 
 Stage = Literal["empty", "filling", "full", "restarted", "draining", "drained"]
 """Stage of a backlog run, in this order. `restarted`: full, after a kill and a start."""
@@ -90,17 +91,8 @@ class Backlog(Run, kw_only=True):
     """`empty` and `full`: seconds from the start after the kill to the first 200."""
 
 
-class Results(msgspec.Struct):
+class Results(ResultsFile):
     """Content of long.json."""
 
     growth: Growth | None = None
     backlog: Backlog | None = None
-
-    @classmethod
-    def read(cls, path: Path) -> Results:
-        """Read the file; an absent file gives empty results."""
-        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
-
-    def write(self, path: Path) -> None:
-        """Write the file."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

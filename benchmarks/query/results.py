@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
+from benchmarks.results_file import ResultsFile
 from benchmarks.store.tables import Name
 
 
@@ -88,21 +87,12 @@ class Ingest(msgspec.Struct):
     rounds: list[IngestLatency]
 
 
-class Results(msgspec.Struct):
+class Results(ResultsFile):
     """Content of query.json."""
 
     sizes: dict[str, SizeResult] = msgspec.field(default_factory=dict)
     """Results by `SPANS/PROJECTS`."""
     ingest: Ingest | None = None
-
-    @classmethod
-    def read(cls, path: Path) -> Results:
-        """Read the file; an absent file gives empty results."""
-        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
-
-    def write(self, path: Path) -> None:
-        """Write the file."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     def add(self, measured: SizeResult) -> None:
         """Replace the measured cases, and keep the others of this size."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
+from benchmarks.results_file import ResultsFile
 from benchmarks.store.tables import Name
 
 
@@ -68,7 +67,7 @@ class Sustained(msgspec.Struct):
     engine: str
 
 
-class Results(msgspec.Struct):
+class Results(ResultsFile):
     """Content of store.json."""
 
     machine: str = ""
@@ -77,12 +76,3 @@ class Results(msgspec.Struct):
     """Results by number of spans."""
     sustained: dict[str, Sustained] = msgspec.field(name="fed", default_factory=dict)
     """Results by spans per second."""
-
-    @classmethod
-    def read(cls, path: Path) -> Results:
-        """Read the file; an absent file gives empty results."""
-        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
-
-    def write(self, path: Path) -> None:
-        """Write the file."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

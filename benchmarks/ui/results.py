@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
+
+from benchmarks.results_file import ResultsFile
 
 
 class Drawn(msgspec.Struct):
@@ -43,7 +43,7 @@ class PageRun(msgspec.Struct):
     kib: float
 
 
-class Results(msgspec.Struct):
+class Results(ResultsFile):
     """Content of ui.json."""
 
     machine: str = ""
@@ -52,12 +52,3 @@ class Results(msgspec.Struct):
     chromium: str = ""
     traces: list[TraceResult] = msgspec.field(default_factory=list)
     pages: dict[str, list[PageRun]] = msgspec.field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path) -> Results:
-        """Read the file; an absent file gives empty results."""
-        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
-
-    def write(self, path: Path) -> None:
-        """Write the file."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

@@ -13,14 +13,6 @@ import pytest
 
 from benchmarks.long.__main__ import has_disk
 from benchmarks.long.disk import PERIOD_S, Probe, SyncLatency
-from benchmarks.long.growth import (
-    first_third,
-    last_third,
-    median_of,
-    rss_slope_per_hour,
-    slope,
-    without_first_third,
-)
 from benchmarks.long.page import page
 from benchmarks.long.results import About, Backlog, Growth, Process, Results, Slice
 from benchmarks.long.watch import Watch, journal_bytes
@@ -61,7 +53,7 @@ def make_backlog() -> Backlog:
         rate=20_000.0,
         slice_s=10.0,
         stages={
-            "empty": [make_slice(p99_ms=p99_ms) for p99_ms in (5.0, 6.0, 400.0)],
+            "empty": [make_slice(p99_ms=p99_ms) for p99_ms in (5.0, 6.0, None, 400.0)],
             "filling": [make_slice(place, p99_ms=float(place)) for place in range(1, 31)],
             "full": [make_slice(rss_mib=60, p99_ms=7.0, journal_mb=10_000)],
             "draining": [make_slice(p99_ms=11.0)],
@@ -71,37 +63,6 @@ def make_backlog() -> Backlog:
         orphans_s={"empty": 0.5, "full": 8.0},
         first_200_s={"empty": 0.4, "full": 0.6},
     )
-
-
-def test_slope_is_that_of_the_least_squares_line() -> None:
-    assert slope([(0.0, 5.0), (1.0, 9.0), (2.0, 7.0), (3.0, 11.0)]) == pytest.approx(1.6)
-
-
-@pytest.mark.parametrize("points", [[], [(1.0, 5.0)], [(1.0, 5.0), (1.0, 6.0)]])
-def test_slope_of_too_few_points_is_none(points: list[tuple[float, float]]) -> None:
-    assert slope(points) is None
-
-
-def test_memory_growth_is_in_bytes_per_hour() -> None:
-    slices = [make_slice(minute, rss_mib=50 + minute) for minute in range(1, 31)]
-
-    assert rss_slope_per_hour(slices, "store") == pytest.approx(60 * MIB)
-
-
-def test_thirds_have_equal_length_and_are_never_empty() -> None:
-    slices = [make_slice(minute) for minute in range(1, 9)]
-
-    assert list(first_third(slices)) == slices[:2]
-    assert list(last_third(slices)) == slices[6:]
-    assert list(without_first_third(slices)) == slices[2:]
-    assert first_third(slices[:1]) == last_third(slices[:1]) == slices[:1]
-
-
-def test_median_ignores_slices_without_answers() -> None:
-    slices = [make_slice(p99_ms=p99_ms) for p99_ms in (None, 4.0, 8.0)]
-
-    assert median_of(slices, lambda time_slice: time_slice.p99_ms) == 6.0
-    assert median_of(slices[:1], lambda time_slice: time_slice.p99_ms) is None
 
 
 def test_growth_table_shows_the_first_slice_every_fifth_and_the_last() -> None:
@@ -125,6 +86,13 @@ def test_growth_page_shows_memory_growth_per_hour_and_latency_of_both_ends() -> 
     assert "| intake | 51.0 | 80.0 | +60.0 | +60.0 |" in text
     assert "\np99, median of the slices: 5.5 ms in the first third, 25.5 ms in the last." in text
     assert "\ndisk p99, median of the slices: 2.8 ms in the first third, 12.8 ms in the last." in text
+
+
+def test_growth_page_of_one_slice_without_answers_has_no_slope_and_no_latency() -> None:
+    text = page(Results(growth=make_growth([make_slice(p99_ms=None)])))
+
+    assert "| intake | 50.0 | 50.0 | - | - |" in text
+    assert "\np99, median of the slices: - ms in the first third, - ms in the last." in text
 
 
 def test_backlog_page_shows_empty_and_full_side_by_side() -> None:

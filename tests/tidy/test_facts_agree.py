@@ -12,7 +12,6 @@ import pytest
 
 import receiver
 from docs.generate import PAGES, settings_page
-from docs.reliability import cases
 from receiver.config.promoted import STANDARD
 from receiver.metrics import MetricName
 from receiver.settings import Settings
@@ -52,14 +51,6 @@ def test_standard_promoted_attributes_are_documented() -> None:
     section = (ROOT / "docs/query.md").read_text().partition("## Promoted attributes")[2]
 
     assert section.split("```")[1].strip().splitlines() == list(STANDARD)
-
-
-def test_every_fault_case_is_documented() -> None:
-    page, found = (ROOT / "docs/reliability.md").read_text(), list(cases())
-    missing = [case.id for case in found if f"| {case.fault} | [{case.name}](../{case.file}) |" not in page]
-
-    assert found
-    assert missing == [], "run `make reliability`"
 
 
 def test_every_setting_has_a_description() -> None:

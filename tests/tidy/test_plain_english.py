@@ -52,7 +52,6 @@ REWRITTEN = (
     "SECURITY.md",
     "docs/reliability.py",
     "tests/conftest.py",
-    "tests/crash/",
     "tests/dead_letters/",
     "tests/doubles/",
     "tests/durable/",

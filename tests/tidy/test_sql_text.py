@@ -23,9 +23,7 @@ DECLARES_SQL = {
 """Modules that may declare text that is no literal to be `Sql`."""
 
 
-def modules() -> list[tuple[str, str]]:
-    found = [(path.relative_to(ROOT).as_posix(), path.read_text()) for path in tracked("receiver/*.py")]
-    return [(name, source) for name, source in found if name != COMPOSED]
+SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in tracked("receiver/*.py")}
 
 
 def literals(tree: ast.Module) -> set[str]:
@@ -41,6 +39,8 @@ def is_text(node: ast.expr) -> bool:
 
 def composed_of_other_text(source: str, *functions: str) -> Iterator[int]:
     """Yield the lines that call one of these functions with a first argument that is not a literal."""
+    if not any(f"{function}(" in source for function in functions):
+        return
     tree = ast.parse(source)
     known = literals(tree)
     for node in ast.walk(tree):
@@ -51,16 +51,17 @@ def composed_of_other_text(source: str, *functions: str) -> Iterator[int]:
 
 
 def test_no_statement_is_exempt_from_the_check_for_injection() -> None:
-    assert [name for name, source in modules() if "noqa: S608" in source] == [PROOF]
+    assert [name for name, source in SOURCES.items() if "noqa: S608" in source] == [PROOF]
 
 
 def test_templates_of_statements_are_literals() -> None:
-    assert [name for name, source in modules() if any(composed_of_other_text(source, *TEMPLATES))] == []
+    composing = [name for name, source in SOURCES.items() if any(composed_of_other_text(source, *TEMPLATES))]
+    assert [name for name in composing if name != COMPOSED] == []
 
 
 def test_only_compilers_and_the_guard_declare_other_text_to_be_sql() -> None:
-    declaring = {name for name, source in modules() if any(composed_of_other_text(source, "Sql"))}
-    assert declaring == DECLARES_SQL
+    declaring = {name for name, source in SOURCES.items() if any(composed_of_other_text(source, "Sql"))}
+    assert declaring - {COMPOSED} == DECLARES_SQL
 
 
 def test_check_finds_text_that_is_no_literal() -> None:
