@@ -18,6 +18,7 @@ from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.api.source import Row, SourceWithSql
+from receiver.console.queries.filters.filter_values import quoted
 from receiver.console.queries.traces.trace_model import trace_of
 from receiver.console.ui.choices import Choices
 from receiver.console.ui.document import HEADERS, document, go_to
@@ -110,6 +111,8 @@ class Site:
             return document(HTTPStatus.OK, "")
         try:
             view = self._view(request, checked_parameters(query, page.parameters))
+            if page.redirect is not None and (url := await page.redirect(view)):
+                return go_to(url)
         except MalformedBody as error:
             return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
@@ -209,7 +212,14 @@ class Site:
         """Return the status and the description of an error. `reset`: URL without the parameters at fault."""
         problem, text = problem_of(error, FILTER), view.filter_text
         column = error_column(text) if isinstance(error, InvalidFilter) else 0
-        context = {"trouble": problem.message, "text": text, "column": column, "reset": reset}
+        literal = quoted(text) if column else ""
+        context = {
+            "trouble": problem.message,
+            "text": text,
+            "column": column,
+            "literal": literal,
+            "reset": reset,
+        }
         return problem.status, self._render("trouble", page, view, context)
 
     async def _frame(self, page: Page, view: View) -> str:

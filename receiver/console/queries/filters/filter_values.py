@@ -145,9 +145,9 @@ def _converted(
         if operator in REGEX:
             raise operator_place.invalid(f"a {kind} takes = != < <= > or >=")
         return nanoseconds(value) if kind == "duration" else _whole_number(value)
+    if (kind in WORDS or kind == "content") and operator not in ("=", "!="):
+        raise operator_place.invalid("this field takes = or !=")
     if kind in WORDS:
-        if operator not in ("=", "!="):
-            raise operator_place.invalid("this field takes = or !=")
         return stored_word(value, WORDS[kind])
     if operator in REGEX:
         return regex(value)

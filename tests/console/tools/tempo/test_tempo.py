@@ -188,6 +188,10 @@ async def test_search_shows_the_matching_spans_of_joined_spansets(client: Client
     assert [span["spanID"] for span in spanset["spans"]] == [CHARGE, QUERY, ORPHAN]
 
 
+async def test_words_are_searched_in_the_texts_of_spans(client: Client) -> None:
+    assert [trace["traceID"] for trace in await search(client, "Checkout get")] == [CHECKOUT]
+
+
 async def test_limit_is_the_number_of_traces(client: Client) -> None:
     assert [trace["traceID"] for trace in await search(client, "{}", limit=1)] == [CART]
 
