@@ -16,9 +16,9 @@ from tests.support import engines
 from tests.support.cases import each_case
 from tests.support.random_filters import NOW_S, Span, as_row, random_span
 
-NO_TEXTS = {"SpanName": "", "StatusMessage": "", "SpanAttributes": {}, "ResourceAttributes": {}}
-NO_EVENTS = {"Events.Timestamp": [], "Events.Name": [], "Events.Attributes": []}
-NAMED = {
+NO_TEXTS: Span = {"SpanName": "", "StatusMessage": "", "SpanAttributes": {}, "ResourceAttributes": {}}
+NO_EVENTS: Span = {"Events.Timestamp": [], "Events.Name": [], "Events.Attributes": []}
+NAMED: dict[str, Span] = {
     "operation": {"SpanName": "GET /Card/decline"},
     "status message": {"StatusMessage": "card 12 DECLINED"},
     "promoted": {"SpanAttributes": {"http.route": "/card"}},
