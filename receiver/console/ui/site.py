@@ -18,7 +18,7 @@ from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.api.source import Row, SourceWithSql
-from receiver.console.queries.filters.filter_values import quoted
+from receiver.console.queries.filters.filter_values import has_text, quoted
 from receiver.console.queries.traces.trace_model import trace_of
 from receiver.console.ui.choices import Choices
 from receiver.console.ui.document import HEADERS, document, go_to
@@ -89,6 +89,7 @@ class Site:
         yield Route("GET", "/connect/checks", self._checks, "viewer")
         yield Route("GET", "/tail/rows", self._tail_rows, "viewer", within_projects=True)
         yield Route("GET", "/trace/{id}/outline", self._outline, "viewer", within_projects=True)
+        yield Route("GET", "/trace/{id}/matches", self._matches, "viewer", within_projects=True)
         yield Route("GET", "/trace/{id}/span/{span}", self._span, "viewer", within_projects=True)
         yield Route("GET", PREFIX + "/{digest}/{name}", _send_file, "public")
 
@@ -191,6 +192,11 @@ class Site:
         if body is None:
             raise web.HTTPNotFound
         return _json(body)
+
+    async def _matches(self, request: web.Request) -> web.Response:
+        """Answer with the ids of the spans of a trace that have a text, for the script that marks them."""
+        tree = has_text(checked_parameters(request.query, ("text",)).get("text", ""))
+        return _json(orjson.dumps(await self._source_for(request).matching(request.match_info["id"], tree)))
 
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with one span in full."""

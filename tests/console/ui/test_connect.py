@@ -11,6 +11,7 @@ import pytest
 
 from receiver.config.load import Loaded
 from receiver.console.api.source import Answer, Result, Row
+from receiver.console.queries.filters.filter import Filter
 from receiver.console.ui.admin_port import AdminReport, Sample
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.pages.connect import endpoint_url
@@ -94,6 +95,9 @@ class StoredSource(FakeSource):
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
         self.query_count += 1
         return Answer([NEWEST])
+
+    async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
+        raise NotImplementedError
 
     async def hides_spans(self, _trace_id: str) -> bool:
         return False

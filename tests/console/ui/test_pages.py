@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from receiver.console.api.source import Answer, Result, Row, SqlAnswer
+from receiver.console.queries.filters.filter import Filter
 from receiver.console.queries.raw_sql.statement import SqlQuery
 from receiver.console.ui.pages.table import PAGES
 from receiver.console.ui.site import RANGES
@@ -255,6 +256,9 @@ class FakeSource:
 
     async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
         return None
+
+    async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
+        return []
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None

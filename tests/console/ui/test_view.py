@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.console.api.source import Answer, Row, SqlAnswer
-from receiver.console.queries.filters.filter import Attribute, Comparison, Intrinsic
+from receiver.console.queries.filters.filter import Attribute, Comparison, Filter, Intrinsic
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.filter_values import attribute_text
 from receiver.console.queries.raw_sql.statement import SqlQuery
@@ -27,6 +27,9 @@ class NoSource:
     """Source without queries."""
 
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
+        raise NotImplementedError
+
+    async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
         raise NotImplementedError
 
     async def hides_spans(self, _trace_id: str) -> bool:

@@ -137,6 +137,12 @@ def comparison(
     return Comparison(field, operator, found, value.place.column, value.place.path)
 
 
+def has_text(text: str) -> Comparison:
+    """Return whether a text of the span, in any of its attributes, contains this text."""
+    check_text(text)
+    return Comparison(Intrinsic("text:all"), "=", text)
+
+
 def _converted(
     field: Intrinsic | Attribute, operator: Operator, value: Value, operator_place: Place
 ) -> str | int | float | Wildcard:
