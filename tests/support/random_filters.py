@@ -35,6 +35,8 @@ VALUES = (*TEXTS, "500", "499.5", "-3", "1e3", "+5", ".5", "5.", "NaN", " 5", "0
 KEYS = ("http.route", "n.x", "k", "odd key'\"\\")
 REGEXES = ("^a", "[0-9]+$", "b|c", ".", "^$", "é", "/api/.*", "(?i)WEB", '"hi"')
 WILDCARDS = ("*", "/api/*", "*a*", "*b%*", "*_b*", "w*b", "a\\*", "**")
+CONTENTS = ("", "web", "é", "hi", "api/", "%c", "a_b", "5", "c*t", "/*/1", "\\*")
+"""Parts of texts, in lower case, with wildcards."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -175,6 +177,23 @@ def random_intrinsic(rng: random.Random) -> Written:
     return random_word_test(rng, field)
 
 
+def random_content(rng: random.Random) -> Written:
+    """Return a search in all texts of a span, whatever the case of letters."""
+    text, is_negated = rng.choice(CONTENTS), rng.random() < 0.3
+
+    def matches(span: Span) -> bool:
+        return any(wildcard_matches(f"*{text}*", each.lower()) for each in texts_of(span)) != is_negated
+
+    written = quoted(rng.choice([text, text.upper()]), keep="*\\")
+    return f"text:all{'!=' if is_negated else '='}{written}", matches
+
+
+def texts_of(span: Span) -> list[str]:
+    maps = [span[f"{scope}Attributes"] for scope in ("Span", "Resource", "Scope")] + span["Events.Attributes"]
+    names = [span["SpanName"], span["StatusMessage"], *span["Events.Name"]]
+    return [*names, *(value for each in maps for value in each.values())]
+
+
 def random_word_test(rng: random.Random, field: str) -> Written:
     if field == "duration":
         operator = rng.choice(["<", "<=", ">", ">="])
@@ -204,7 +223,7 @@ def has_error(span: Span) -> bool:
 def random_filter(rng: random.Random, depth: int = 0) -> Written:
     kind = rng.choice(["term"] * 2 + ["and", "or", "not"] if depth < 3 else ["term"])
     if kind == "term":
-        return rng.choice([random_attribute, random_intrinsic])(rng)
+        return rng.choice([random_attribute, random_intrinsic, random_content])(rng)
     if kind == "not":
         text, matches = random_filter(rng, depth + 1)
         return f"{rng.choice(['-', 'NOT ', 'not '])}({text})", lambda span: not matches(span)

@@ -19,11 +19,19 @@ from aiohttp import web
 from receiver.console.api.access import CALLER
 from receiver.console.api.query_queue import QueryQueue, Queues
 from receiver.console.api.reader import Query, Reader
+from receiver.console.queries.filters.filter import Filter
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.catalog import columns_by_table
 from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
-from receiver.console.queries.traces.traces import hides_spans, normalized_trace_id, outline, rows_of, span
+from receiver.console.queries.traces.traces import (
+    hides_spans,
+    matching,
+    normalized_trace_id,
+    outline,
+    rows_of,
+    span,
+)
 from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, StoreTrouble
@@ -74,6 +82,9 @@ class Source(Protocol):
 
         A row has the columns that the place of a span in a waterfall depends on.
         """
+
+    async def matching(self, trace_id: str, tree: Filter) -> list[str]:
+        """Return the ids of the spans of a trace that match a filter."""
 
     async def hides_spans(self, trace_id: str) -> bool:
         """Return whether the trace has spans of projects that the caller may not see."""
@@ -161,6 +172,12 @@ class ApiSource:
         reading = asyncio.get_running_loop().run_in_executor(None, _read_rows, body, read)
         reading.add_done_callback(lambda _: places.release())
         return await asyncio.shield(reading)
+
+    async def matching(self, trace_id: str, tree: Filter) -> list[str]:
+        """See `Source`."""
+        plain = normalized_trace_id(trace_id)
+        answer = await self._answer(self.queues.short, lambda store: matching(store, plain, tree))
+        return [row["SpanId"] for row in answer.rows]
 
     async def hides_spans(self, trace_id: str) -> bool:
         """See `Source`."""

@@ -56,6 +56,8 @@ def template_sql(message: Sql) -> Sql:
     return compose("toString({text})", text=expression)
 
 
+PLACEHOLDERS: Final = frozenset(rule.replacement.removeprefix(r"\1") for rule in RULES)
+"""What a template has in place of the texts that differ."""
 TEMPLATE_PARAMETERS: Final = {
     name: text
     for number, rule in enumerate(RULES)

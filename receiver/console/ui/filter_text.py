@@ -8,7 +8,12 @@ from typing import Final
 from receiver.console.queries.filters.filter import FIELD_COMPLETIONS, INTRINSICS, WORDS
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_json import is_json
-from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.queries.filters.filter_text import (
+    bare_texts,
+    is_plain,
+    parse_filter,
+    with_text_field,
+)
 from receiver.errors import InvalidFilter
 
 _OR: Final = re.compile(r"\bOR\b", re.IGNORECASE)
@@ -26,6 +31,8 @@ def all_of(*parts: str) -> str:
     filters = [part for part in parts if part]
     if len(filters) == 1:
         return filters[0]
+    # Beside a comparison, words such as `not` and parentheses would have another meaning.
+    filters = [with_text_field(part, "text") if is_plain(part) else part for part in filters]
     if any(_has_spansets(part) for part in filters):
         return " && ".join(f"({part})" if _has_spansets(part) else f"{{{part}}}" for part in filters)
     # Terms side by side bind more tightly than OR.
@@ -56,6 +63,11 @@ def is_about_spans(text: str) -> bool:
     except InvalidFilter:
         return False
     return True
+
+
+def widened(text: str) -> str:
+    """Return the filter with its texts searched in every attribute; empty if every text has a field."""
+    return "" if is_json(text) or not bare_texts(text) else with_text_field(text, "text:all")
 
 
 def error_column(text: str) -> int:

@@ -32,6 +32,8 @@ class Page(NamedTuple):
     """Whether a project and a deployment restrict what it shows, so that the frame offers both."""
     has_filter_form: bool = False
     """Whether a form on the page shows its filter. Otherwise the frame shows it."""
+    redirect: Callable[[View], Awaitable[str]] | None = None
+    """Returns the URL of the page of a record that the parameters name; empty if they name none."""
     is_record: bool = False
     """Whether it shows one record, such as a trace, and has status 404 if the record does not exist."""
     parameters: tuple[str, ...] = ()

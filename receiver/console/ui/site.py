@@ -18,6 +18,7 @@ from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.api.source import Row, SourceWithSql
+from receiver.console.queries.filters.filter_values import has_text, quoted
 from receiver.console.queries.traces.trace_model import trace_of
 from receiver.console.ui.choices import Choices
 from receiver.console.ui.document import HEADERS, document, go_to
@@ -88,6 +89,7 @@ class Site:
         yield Route("GET", "/connect/checks", self._checks, "viewer")
         yield Route("GET", "/tail/rows", self._tail_rows, "viewer", within_projects=True)
         yield Route("GET", "/trace/{id}/outline", self._outline, "viewer", within_projects=True)
+        yield Route("GET", "/trace/{id}/matches", self._matches, "viewer", within_projects=True)
         yield Route("GET", "/trace/{id}/span/{span}", self._span, "viewer", within_projects=True)
         yield Route("GET", PREFIX + "/{digest}/{name}", _send_file, "public")
 
@@ -110,6 +112,8 @@ class Site:
             return document(HTTPStatus.OK, "")
         try:
             view = self._view(request, checked_parameters(query, page.parameters))
+            if page.redirect is not None and (url := await page.redirect(view)):
+                return go_to(url)
         except MalformedBody as error:
             return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
@@ -189,6 +193,11 @@ class Site:
             raise web.HTTPNotFound
         return _json(body)
 
+    async def _matches(self, request: web.Request) -> web.Response:
+        """Answer with the ids of the spans of a trace that have a text, for the script that marks them."""
+        tree = has_text(checked_parameters(request.query, ("text",)).get("text", ""))
+        return _json(orjson.dumps(await self._source_for(request).matching(request.match_info["id"], tree)))
+
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with one span in full."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
@@ -209,7 +218,14 @@ class Site:
         """Return the status and the description of an error. `reset`: URL without the parameters at fault."""
         problem, text = problem_of(error, FILTER), view.filter_text
         column = error_column(text) if isinstance(error, InvalidFilter) else 0
-        context = {"trouble": problem.message, "text": text, "column": column, "reset": reset}
+        literal = quoted(text) if column else ""
+        context = {
+            "trouble": problem.message,
+            "text": text,
+            "column": column,
+            "literal": literal,
+            "reset": reset,
+        }
         return problem.status, self._render("trouble", page, view, context)
 
     async def _frame(self, page: Page, view: View) -> str:

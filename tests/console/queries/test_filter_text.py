@@ -15,7 +15,7 @@ from receiver.console.queries.filters.filter import (
     Or,
     Wildcard,
 )
-from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.queries.filters.filter_text import parse_filter, with_text_field
 from receiver.console.queries.filters.filter_values import (
     CHARACTERS_MAX,
     DEPTH_MAX,
@@ -28,6 +28,13 @@ from tests.support.cases import each_case
 WEB = Comparison(Intrinsic("service"), "=", "web")
 ERROR = Comparison(Intrinsic("status"), "=", "Error")
 ROOT = Comparison(Intrinsic("root"), "=", "1")
+TIME_OUT = Comparison(Intrinsic("text"), "=", Wildcard(("time", "out")))
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+SPAN_ID = "00f067aa0ba902b7"
+
+
+def searched(text: str) -> Comparison:
+    return Comparison(Intrinsic("text"), "=", text)
 
 
 @each_case(
@@ -54,6 +61,18 @@ ROOT = Comparison(Intrinsic("root"), "=", "1")
         ("root=false", Comparison(Intrinsic("root"), "=", "")),
         ("trace=OR", Comparison(Intrinsic("trace"), "=", "OR")),
         ("or.x=1", Comparison(Attribute("", "or.x"), "=", "1")),
+        ("timeout", searched("timeout")),
+        ("card declined", And((searched("card"), searched("declined")))),
+        ('"card declined" service=web', And((searched("card declined"), WEB))),
+        ("service=web (refused OR -time*out)", And((WEB, Or((searched("refused"), Not(TIME_OUT)))))),
+        ("user not found", And((searched("user"), searched("not"), searched("found")))),
+        ("no route: f(x) - or", And(tuple(map(searched, ("no", "route:", "f", "x", "or"))))),
+        ("file already exists", And(tuple(map(searched, ("file", "already", "exists"))))),
+        ("root declined", And((ROOT, searched("declined")))),
+        ("1 2 3 4 5 6 7 8 9", Comparison(Intrinsic("text"), "=", Wildcard(tuple("123456789")))),
+        ("4BF92F3577B34DA6A3CE929D0E0E4736", Comparison(Intrinsic("trace"), "=", TRACE_ID)),
+        ("dpl_7", Comparison(Intrinsic("deployment"), "=", "dpl_7")),
+        ("00F067AA0BA902B7", Or((Comparison(Intrinsic("span"), "=", SPAN_ID), searched(SPAN_ID.upper())))),
     ],
 )
 def test_text_is_parsed_to_a_tree(text: str, tree: Filter) -> None:
@@ -92,7 +111,7 @@ def test_text_is_parsed_to_a_tree(text: str, tree: Filter) -> None:
         ("service=" + "x" * CHARACTERS_MAX, CHARACTERS_MAX + 1, "characters"),
         ("root " * TERMS_MAX + "root", 5 * TERMS_MAX + 1, "comparisons"),
         ("(" * DEPTH_MAX + "(root", DEPTH_MAX + 2, "levels"),
-        ("-" * (DEPTH_MAX + 1) + "root", DEPTH_MAX + 2, "levels"),
+        ("-" * (DEPTH_MAX + 1) + "root=true", DEPTH_MAX + 2, "levels"),
         ("name=~" + "x" * (REGEX_CHARACTERS_MAX + 1), 7, "regular expression"),
     ],
 )
@@ -108,3 +127,18 @@ def test_error_has_the_column_and_the_problem(text: str, column: int, problem: s
 def test_filter_at_every_limit_is_accepted() -> None:
     assert parse_filter("(" * DEPTH_MAX + "root " * TERMS_MAX + ")" * DEPTH_MAX)
     assert parse_filter("name=~" + "x" * REGEX_CHARACTERS_MAX)
+
+
+@each_case(
+    ("text", "widened"),
+    [
+        ("service=web", "service=web"),
+        ("service=web time*out", 'service=web text:all="time*out"'),
+        ('{"a b"} && {root}', '{text:all="a b"} && {root}'),
+        ("user (not) - found", 'text:all="user"  text:all="not"    text:all="found"'),
+        ("1 2 3 4 5 6 7 8 9", 'text:all="1*2*3*4*5*6*7*8*9"'),
+        (TRACE_ID, TRACE_ID),
+    ],
+)
+def test_texts_of_a_filter_are_given_another_field(text: str, widened: str) -> None:
+    assert with_text_field(text, "text:all") == widened

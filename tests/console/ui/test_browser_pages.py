@@ -188,6 +188,22 @@ async def test_span_can_be_searched_and_opened_without_scripts(shop: Client, bro
         assert await page.text_content("#span h2") == "SELECT cart"
 
 
+async def test_text_of_any_attribute_is_found_and_marked_in_a_trace(shop: Client, page: Page) -> None:
+    await show(page, shop, f"/trace/{1:032x}")
+    rows = await page.locator("[role=row]:visible").count()
+    await page.fill("input[placeholder='find in this trace']", "/CART")
+    await page.locator("[role=status]", has_text="1 match").wait_for()
+
+    assert await page.locator("[role=row]:visible").count() == rows == 2
+    assert await page.locator(".match .name").all_inner_texts() == ["GET /cart"]
+
+    await page.fill("input[placeholder='find in this trace']", "SELECT")
+    await page.keyboard.press("Enter")
+    await page.locator("#span h2", has_text="SELECT cart").wait_for()
+    await page.check("text=only matches")
+    assert "2 of 2 spans shown" in str(await page.text_content("[role=status]"))
+
+
 async def test_text_that_reverses_the_direction_ends_with_its_element(shop: Client, page: Page) -> None:
     await show(page, shop, f"/trace/{HOSTILE_TRACE}")
     row = page.locator("[role=row]", has_text=RTL)

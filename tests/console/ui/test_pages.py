@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from aiohttp import ClientResponse
 
 from receiver.console.api.source import Answer, Result, Row, SqlAnswer
+from receiver.console.queries.filters.filter import Filter
 from receiver.console.queries.raw_sql.statement import SqlQuery
 from receiver.console.ui.pages.table import PAGES
 from receiver.console.ui.site import RANGES
@@ -182,7 +183,7 @@ async def test_page_answers_its_parameters(site: Client, url: str, texts: list[s
     ("url", "status", "text"),
     [
         ("/search?filter=service%3D", 400, "The page cannot be shown: filter, column 9"),
-        ("/search?filter=root&selection=x", 400, "selection, column 1"),
+        ("/search?filter=root&selection=x%3D1", 400, "selection, column 1"),
         ("/tail?filter=service%3D", 400, "column 9"),
         ("/errors?since=yesterday", 400, "expected a number and s, m, h or d"),
         (f"/trace/{1:032x}/with/x", 400, "expected 32 hex digits"),
@@ -342,6 +343,9 @@ class FakeSource:
 
     async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
         return None
+
+    async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
+        return []
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None

@@ -114,6 +114,39 @@ async def test_condition_on_traces_is_listed_without_a_chart(site: Client) -> No
     assert url_of("brush.js") in [attributes["src"] for attributes in page.all("script")]
 
 
+@each_case(
+    ("text", "target"),
+    [
+        (f" {7:032X}\n", f"/trace/{7:032x}"),
+        (f"{6:015x}2", f"/trace/{7:032x}?span={6:015x}2"),
+        ("dpl_2", "/deployment/dpl_2?"),
+    ],
+)
+async def test_id_alone_opens_the_page_of_its_record(site: Client, text: str, target: str) -> None:
+    response = await site.get("/search", params={"filter": text, **TIMES}, allow_redirects=False)
+
+    assert response.status == 303
+    assert response.headers["Location"].startswith(target)
+
+
+async def test_search_for_a_text_is_widened_to_every_attribute_by_a_link(site: Client) -> None:
+    text = await (await site.get("/search?filter=deadlock on row -web", params=TIMES)).text()
+    (link,) = re.findall(r'href="([^"]+)">Search every attribute<', text)
+
+    widened = query_of(link.replace("&amp;", "&"))["filter"]
+    assert "traces match" in text
+    assert widened == 'text:all="deadlock" text:all="on" text:all="row" -text:all="web"'
+    assert "Search every attribute" not in (await page_of(site, "/search?filter=service=web")).text
+
+
+async def test_text_that_is_no_filter_can_be_searched_by_a_link(site: Client) -> None:
+    text = await (await site.get('/search?filter=total%3D3 of "1"', params=TIMES)).text()
+    (link,) = re.findall(r'href="([^"]+)">Search for this text instead<', text)
+
+    page = await page_of(site, link.replace("&amp;", "&"))
+    assert "No trace matches" in page.text
+
+
 def of_durations(*durations_ns: int) -> Heatmap:
     """Return the heatmap of a span of each duration."""
     query = {"since": "2027-01-15T08:00Z", "until": "2027-01-15T09:00Z"}

@@ -68,6 +68,9 @@ def test_permalink_replaces_ages_with_absolute_times() -> None:
 
 
 def test_joined_filters_must_all_match() -> None:
+    joined = all_of('project="p"', "user not found")
+    assert joined == 'project="p" text="user" text="not" text="found"'
+
     joined = all_of('project="p"', "root OR status=error", "", "kind=server")
 
     assert parse_filter(joined) == parse_filter('project="p" AND (root OR status=error) AND kind=server')

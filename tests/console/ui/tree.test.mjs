@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { collapsedBelow, durationText, endsOf, levelsOf, search, visiblePlaces } from "../../../receiver/console/ui/static/tree.js";
+import { collapsedBelow, durationText, endsOf, levelsOf, placeAfter, search, visiblePlaces } from "../../../receiver/console/ui/static/tree.js";
 
 // 0
 // ├─ 1
@@ -42,6 +42,14 @@ test("a filter shows the matches and the spans above them", () => {
   assert.deepEqual(shown({ matches: search(trace, "e5") }), [4]);
   assert.deepEqual(shown({ matches: search(trace, "nothing") }), []);
   assert.equal(search(trace, "  "), null);
+});
+
+test("the place after the last one is the first", () => {
+  const matches = new Set([3, 1]);
+  const steps = (from, step) => placeAfter(matches, from, step);
+  assert.deepEqual([steps(0, 1), steps(1, 1), steps(3, 1)], [1, 3, 1]);
+  assert.deepEqual([steps(4, -1), steps(3, -1), steps(1, -1)], [3, 1, 3]);
+  assert.equal(placeAfter(new Set(), 0, 1), undefined);
 });
 
 test("collapsing below a level shows the levels above it", () => {

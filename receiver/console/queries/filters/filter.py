@@ -15,7 +15,7 @@ Scope = Literal["", "span", "resource", "event", "link", "scope", "instrumentati
 
 `instrumentation` is TraceQL's word for `scope`.
 """
-Kind = Literal["text", "duration", "count", "status", "kind", "flag"]
+Kind = Literal["text", "content", "duration", "count", "status", "kind", "flag"]
 """Type of the values of an intrinsic field."""
 
 INTRINSICS: Final[dict[str, Kind]] = {
@@ -30,6 +30,9 @@ INTRINSICS: Final[dict[str, Kind]] = {
     "root": "flag",
     "has-error": "flag",
     "trace": "text",
+    "span": "text",
+    "text": "content",
+    "text:all": "content",
     "event:name": "text",
     "scope:name": "text",
     "scope:version": "text",
@@ -39,7 +42,10 @@ INTRINSICS: Final[dict[str, Kind]] = {
     "trace:spans": "count",
     "trace:errors": "count",
 }
-"""Field of every span, or of its trace → type of its values."""
+"""Field of every span, or of its trace → type of its values.
+
+`text` is what a text without a field is searched in: see `Compiler` in `filter_sql.py`.
+"""
 TRACE_FIELDS: Final = frozenset(name for name in INTRINSICS if name.startswith("trace:"))
 """Fields whose value is computed from all spans of the trace."""
 ALIASES: Final = {

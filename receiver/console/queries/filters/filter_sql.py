@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from receiver.console.queries.filters.attribute_sql import Lookup, lookup
 from receiver.console.queries.filters.filter import (
+    INTRINSICS,
     Anchored,
     And,
     Attribute,
@@ -43,10 +44,24 @@ _COLUMN_OF: Final[Mapping[str, str]] = {
     "root": "if(ParentSpanId = '', '1', '')",
     "has-error": "if(StatusCode = 'Error' OR has(Events.Name, 'exception'), '1', '')",
     "trace": "TraceId",
+    "span": "SpanId",
     "scope:name": "ScopeName",
     "scope:version": "ScopeVersion",
 }
 """Field → expression; `event:name` has a value for each event."""
+_EVERY_TEXT: Final = (
+    "Events.Name",
+    "mapValues(SpanAttributes)",
+    "mapValues(ResourceAttributes)",
+    "mapValues(ScopeAttributes)",
+    "arrayFlatten(arrayMap(item -> mapValues(item), Events.Attributes))",
+)
+"""Arrays with the texts in which `text:all` searches, besides operation and status message."""
+_EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("event", key): f"arrayMap(item -> item['{key}'], Events.Attributes)"
+    for key in ("exception.message", "exception.type")
+}
+"""Texts of exceptions, which `text` searches although they are not promoted."""
 _ARRAYS_OF: Final[Mapping[Scope, str]] = {"event": "Events.Attributes", "link": "Links.Attributes"}
 _SQL_OF: Final[Mapping[Operator, str]] = {
     "=": "=",
@@ -145,7 +160,25 @@ class Compiler:
     def _of_intrinsic(self, name: str, comparison: Comparison) -> str:
         if name == "event:name":
             return f"arrayExists(item -> {self._test('item', comparison)}, Events.Name)"
+        if INTRINSICS[name] == "content":
+            return self._contains(comparison, in_all=name == "text:all")
         return self._test(_COLUMN_OF[name], comparison)
+
+    def _contains(self, comparison: Comparison, *, in_all: bool) -> str:
+        """Return whether a text of the span contains the value, whatever the case of its letters.
+
+        `in_all`: also search the attributes without a column, which reads the maps of every span.
+        """
+        value = comparison.value
+        parts = value.parts if isinstance(value, Wildcard) else (str(value),)
+        pattern = self._bound(_like_pattern(Wildcard(("", *parts, ""))), "String")
+        columns, arrays = ["SpanName", "StatusMessage"], [*(_EVERY_TEXT if in_all else ())]
+        if not in_all:
+            for (scope, _), column in {**_EXCEPTIONS, **self._promoted.column_of}.items():
+                (arrays if scope in _ARRAYS_OF else columns).append(column)
+        tests = [f"ifNull(ilike({column}, {pattern}), 0)" for column in columns]
+        tests += [f"arrayExists(item -> ilike(item, {pattern}), {array})" for array in arrays]
+        return f"{'NOT ' if comparison.operator == '!=' else ''}({' OR '.join(tests)})"
 
     def _of_attribute(self, attribute: Attribute, comparison: Comparison | None) -> str:
         key, scope = self._bound(attribute.key, "String"), attribute.scope

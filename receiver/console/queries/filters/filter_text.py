@@ -7,11 +7,14 @@ r"""Filter as a line of text: `service=web status=error duration>250ms http.rout
 
     filter     = all { "OR" all }
     all        = part { [ "AND" ] part }
-    part       = ( "-" | "NOT" ) part | "(" filter ")" | field "exists" | flag | field operator value
+    part       = ( "-" | "NOT" ) part | "(" filter ")" | field "exists" | flag | field operator value | text
     operator   = "=" | "!=" | "<" | "<=" | ">" | ">=" | "=~" | "!~"
 
 A name with a dot is an attribute, with or without a scope; any other name has to be a field of every span.
 In a value `*` stands for any text and `\*` for a star. Messages give the column and never repeat the text.
+
+A text without an operator is searched in the texts of the span. Without any comparison, all words are such
+texts, also `not` and `or` in lower case, and many words are one text, so that an error message can be pasted.
 
 Braces make a condition on a single span a condition on the trace. Inside them, syntax of TraceQL is an error:
 some texts would be valid in both languages otherwise, and mean something else.
@@ -20,8 +23,8 @@ some texts would be valid in both languages otherwise, and mean something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from receiver.console.queries.filters.cursor import Cursor
 from receiver.console.queries.filters.filter import (
@@ -51,6 +54,7 @@ from receiver.console.queries.filters.filter_values import (
     comparison,
     meant,
     reject_trace_fields,
+    text_or_wildcard,
     unquoted,
 )
 from receiver.errors import InvalidFilter
@@ -60,9 +64,31 @@ _FIELD = re.compile(
     re.DOTALL,
 )
 _OPERATOR = re.compile(r"=~|!~|!=|<=|>=|=|<|>")
+_PLAIN_WORD = re.compile(r"-(?=[^\s()-])|(?!-+(?:[\s()]|$))[^\s()]+")
+"""A word of a text without a comparison, or the minus before it. Punctuation is skipped."""
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s()"]+', re.DOTALL)
 _VALUE_IN_BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s()"{}]+', re.DOTALL)
 # The look-ahead keeps names such as `order.id` and `not-found` from beginning with a word.
+_TEXT = re.compile(
+    r'(?:"(?:[^"\\]|\\.)+"|[^\s()"{}=<>!~]+)(?=[\s)}]|$)(?!\s*(?:[=<>]|![=~])|\s+(?i:exists)(?![\w.:/-]))',
+    re.DOTALL,
+)
+"""A word or a quoted text that is not the field of a comparison."""
+_NAMES: Final = {*INTRINSICS, *ALIASES}
+"""Names of fields: alone, they are flags or incomplete comparisons and not texts."""
+_COMPARED = re.compile(
+    r'[=<>~"{}]|(?<![\w.:/-])(?:(?:AND|OR|NOT)(?![\w.:/-])'
+    rf"|(?:{'|'.join(_NAMES)}|[^\s()]*\.[^\s()]*)\s+(?i:exists)(?![\w.:/-]))"
+)
+"""A sign that the text has a comparison, or words that join texts."""
+_WORDS_MAX: Final = 8
+"""Longer texts without a comparison are searched as a whole: each word costs a pass over several columns."""
+_ID_OF: Final = {
+    "trace": re.compile(r"[0-9a-fA-F]{32}"),
+    "span": re.compile(r"[0-9a-fA-F]{16}"),
+    "deployment": re.compile(r"dpl_\w+"),
+}
+"""Field → texts that are taken for an id in it."""
 _WORD = re.compile(r"(AND|OR|NOT|EXISTS)(?![\w.:/-])", re.IGNORECASE)
 _SETS = re.compile(r"(?:\s|\(|-|NOT(?![\w.:/-]))*\{", re.IGNORECASE)
 """Beginning of a condition on traces: no filter of spans has a brace before its first field."""
@@ -72,6 +98,45 @@ _IS_TRACEQL = (
 )
 
 Part = TypeVar("Part")
+
+
+class BareText(NamedTuple):
+    """A text without a field, as a search for it is written with a field."""
+
+    start: int
+    end: int
+    value: str
+    """The text in quotation marks."""
+
+
+def id_field(text: str) -> str:
+    """Return the field whose id the text is taken for: trace, span or deployment; empty if it is no id."""
+    return next((field for field, pattern in _ID_OF.items() if pattern.fullmatch(text)), "")
+
+
+def bare_texts(text: str) -> list[BareText]:
+    """Return the texts without a field in a filter, in their order. Raises `InvalidFilter`."""
+    parser = _Parser(text)
+    parser.any_set(0) if _SETS.match(text) else parser.spans()
+    return parser.bare_texts
+
+
+def with_text_field(text: str, field: str) -> str:
+    """Return the filter with a field for each text that has none: `text`, or `text:all` to search more."""
+    found, result, at = bare_texts(text), "", 0
+    # Punctuation would be an operator beside a field.
+    gaps = re.sub(r"[()]|(?<!\S)-+(?!\S)", " ", text) if is_plain(text) else text
+    for bare in found:
+        result += f"{gaps[at : bare.start]}{field}={bare.value}"
+        at = bare.end
+    return result + gaps[at:]
+
+
+def is_plain(text: str) -> bool:
+    """Return whether the text has words to search for, and no comparison."""
+    return not _COMPARED.search(text) and any(
+        word not in _NAMES and word != "-" for word in _PLAIN_WORD.findall(text)
+    )
 
 
 def parse_filter(text: str) -> Filter:
@@ -105,16 +170,53 @@ class _Parser(Cursor):
 
     _in_braces = False
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.bare_texts: list[BareText] = []
+
     def spans(self) -> Filter:
         """Parse the whole text as a filter of spans."""
         if self.at_end():
             return And(())
+        if is_plain(self.text):
+            return self._words()
         found = self._any_of(0)
         if self.next_is("{"):
             raise self.place.invalid("a spanset beside a comparison; put the comparison in braces of its own")
         if not self.at_end():
             raise self.place.invalid("unexpected character; expected a field such as service")
         return found
+
+    def _texts(self, words: Sequence[re.Match[str]]) -> Filter:
+        """Return the search for a text without a comparison: for each word, or for all in their order."""
+        if len(words) > _WORDS_MAX:
+            whole = BareText(words[0].start(1), words[-1].end(1), f'"{"*".join(word[1] for word in words)}"')
+            return self._searched(whole)
+        parts = []
+        for word in words:
+            place = Place(word.start(1) + 1)
+            if INTRINSICS.get(word[1]) == "flag":
+                part: Filter = Comparison(Intrinsic(word[1]), "=", "1", place.column)
+            else:
+                part = self._searched(BareText(word.start(1), word.end(1), f'"{word[1]}"'))
+            parts.append(Not(part) if word[0].startswith("-") else part)
+        return And(tuple(parts))
+
+    def _words(self) -> Filter:
+        """Return the search for a text without a comparison: for each word, or for all in their order."""
+        words = [match for match in _PLAIN_WORD.finditer(self.text) if match[0] != "-"]
+        if len(words) > _WORDS_MAX:
+            value = "*".join(word[0] for word in words)
+            return self._searched(BareText(words[0].start(), words[-1].end(), f'"{value}"'))
+        parts = []
+        for word in words:
+            start, end = word.span()
+            if INTRINSICS.get(word[0]) == "flag":
+                part: Filter = Comparison(Intrinsic(word[0]), "=", "1", start + 1)
+            else:
+                part = self._searched(BareText(start, end, f'"{word[0]}"'))
+            parts.append(Not(part) if self.text[:start].endswith("-") else part)
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def any_set(self, depth: int) -> TraceFilter:
         """Parse spansets that are joined by OR."""
@@ -183,6 +285,8 @@ class _Parser(Cursor):
     def _term(self) -> Filter:
         self.count_term()
         place = self.place
+        if found := self._bare_text():
+            return self._searched(found)
         # A word is never a field; an attribute with such a key has to be quoted.
         name = None if _WORD.match(self.text, self.at) else self.take(_FIELD)
         if not name:
@@ -202,6 +306,29 @@ class _Parser(Cursor):
                 return Exists(field)
             raise place.invalid("every span has this field; expected an attribute before exists")
         raise operator_place.invalid("expected an operator after the field: = != < <= > >= =~ !~ or exists")
+
+    def _bare_text(self) -> BareText | None:
+        """Move past a text that is not the field of a comparison, if it comes next."""
+        match = _TEXT.match(self.text, self.at)
+        # In braces only a quoted text: TraceQL has other meanings for words.
+        if match is None or _WORD.match(match[0]) or (self._in_braces and match[0][0] != '"'):
+            return None
+        if match[0] in _NAMES:
+            return None
+        self.at = match.end()
+        return BareText(*match.span(), match[0] if match[0][0] == '"' else f'"{match[0]}"')
+
+    def _searched(self, found: BareText) -> Filter:
+        """Return the condition that a text without a field stands for."""
+        column, text = found.start + 1, found.value[1:-1]
+        field = id_field(text)
+        has_id = Comparison(Intrinsic(field), "=", text if field == "deployment" else text.lower(), column)
+        if field in ("trace", "deployment"):
+            return has_id
+        self.bare_texts.append(found)
+        searched = Comparison(Intrinsic("text"), "=", text_or_wildcard(text), column)
+        # 16 digits may also be part of a text.
+        return Or((has_id, searched)) if field else searched
 
     def _value(self) -> Value:
         self.at_end()

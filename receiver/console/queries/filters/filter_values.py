@@ -137,6 +137,12 @@ def comparison(
     return Comparison(field, operator, found, value.place.column, value.place.path)
 
 
+def has_text(text: str) -> Comparison:
+    """Return whether a text of the span, in any of its attributes, contains this text."""
+    check_text(text)
+    return Comparison(Intrinsic("text:all"), "=", text)
+
+
 def _converted(
     field: Intrinsic | Attribute, operator: Operator, value: Value, operator_place: Place
 ) -> str | int | float | Wildcard:
@@ -145,9 +151,9 @@ def _converted(
         if operator in REGEX:
             raise operator_place.invalid(f"a {kind} takes = != < <= > or >=")
         return nanoseconds(value) if kind == "duration" else _whole_number(value)
+    if (kind in WORDS or kind == "content") and operator not in ("=", "!="):
+        raise operator_place.invalid("this field takes = or !=")
     if kind in WORDS:
-        if operator not in ("=", "!="):
-            raise operator_place.invalid("this field takes = or !=")
         return stored_word(value, WORDS[kind])
     if operator in REGEX:
         return regex(value)

@@ -8,6 +8,8 @@ from itertools import chain
 
 import orjson
 
+from receiver.console.queries.filters.filter import Filter
+from receiver.console.queries.filters.filter_sql import compiled
 from receiver.console.queries.limits import (
     COMPARED_SPANS_MAX,
     SPANS_MAX,
@@ -17,7 +19,7 @@ from receiver.console.queries.limits import (
 from receiver.console.queries.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
 from receiver.console.queries.traces.trace_comparison import differences
 from receiver.console.queries.traces.trace_model import IDENTITY, Row, Trace, trace_of
-from receiver.engine.sql_text import compose, identifier, joined
+from receiver.engine.sql_text import Sql, compose, identifier, joined
 from receiver.engine.store import Parameters, Store
 from receiver.errors import MalformedBody
 
@@ -64,6 +66,13 @@ ORDER BY Timestamp
 LIMIT {limit:UInt64}
 {settings}
 """)
+_MATCHING = """
+SELECT SpanId
+{of_trace}
+WHERE {condition}
+LIMIT {limit:UInt64}
+{short_settings}
+"""
 _HIDDEN = _compose("""
 SELECT 1
 {of_trace}
@@ -93,6 +102,13 @@ def outline(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedL
 def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
     """Return every stored column of one span, as one JSON object; no line if the span is not stored."""
     return LimitedLines(_lines(store, _SINGLE_SPAN, trace_id, 1, {"span_id": span_id}), 1)
+
+
+def matching(store: Store, trace_id: str, tree: Filter, spans_max: int = SPANS_MAX) -> LimitedLines:
+    """Return the id of each span of a trace that matches a filter, one JSON object a line."""
+    condition = compiled(store, tree)
+    statement = _compose(_MATCHING, condition=Sql(condition.sql))
+    return LimitedLines(_lines(store, statement, trace_id, spans_max, condition.parameters), spans_max)
 
 
 def hides_spans(store: Store, trace_id: str, projects: Sequence[str]) -> bool:

@@ -133,8 +133,9 @@ _ALL: Final = (
     Tool(
         "search_traces",
         "Search traces",
-        "Find traces by a filter, those with the newest matching spans first. A filter is terms such as "
-        "service=web status=error duration>500ms http.route=/cart, or JSON. `q` is a query in TraceQL.",
+        "Find traces by a filter, those with the newest matching spans first. A filter is words to search "
+        "for, such as a part of an error message, terms such as service=web status=error duration>500ms "
+        "http.route=/cart, or JSON. `q` is a query in TraceQL.",
         parameters_of("search", _TRACES, without=("cursor",)),
         _search_traces,
     ),

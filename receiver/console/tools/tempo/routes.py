@@ -23,6 +23,8 @@ from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.responses import Handler, whole_json
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
+from receiver.console.queries.filters.filter import TraceFilter
+from receiver.console.queries.filters.filter_text import is_plain, parse_trace_filter
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT
 from receiver.console.queries.names import Bounds
@@ -99,7 +101,7 @@ class TempoRoutes:
                 "a search by tags is not supported; expected q, a query in TraceQL", field="tags"
             )
         wanted = SearchQuery(
-            parse_traceql(query.get("q", "")),
+            _parse_search(query.get("q", "")),
             _range(query, now_s),
             limit_of(query, "limit", TRACES_DEFAULT, TRACES_MAX),
         )
@@ -167,6 +169,11 @@ def _values_query(
     tag = parse_tag(request.match_info["tag"])
     bounds, query = _bounds(request.query, now_s), request.query.get("q", "")
     return partial(typed_value, tag), lambda store: tag_value_texts(store, tag, bounds, now_s, query)
+
+
+def _parse_search(text: str) -> TraceFilter:
+    """Parse a query in TraceQL, or the words of a text, which search the texts of spans."""
+    return parse_trace_filter(text) if is_plain(text) else parse_traceql(text)
 
 
 def _range(query: Mapping[str, str], now_s: float) -> TimeRange:

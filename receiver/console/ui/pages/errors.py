@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from receiver.console.api.source import Row
+from receiver.console.queries.filters.filter_values import quoted
+from receiver.console.queries.message_template import PLACEHOLDERS
+from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
-from receiver.console.ui.view import View
+from receiver.console.ui.view import View, term
 
 GROUPS_MAX = 100
 """Maximum number of groups that the page shows."""
 
 
+MESSAGE_CHARS_MAX: Final = 300
+"""Maximum length of the part of a message that a link searches for."""
+_PLACEHOLDER: Final = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
+
+
+def group_filter(row: Row) -> str:
+    """Return a filter for the spans of an error group: service, type, and the message with wildcards."""
+    message = row["message"][:MESSAGE_CHARS_MAX]
+    if len(message) < len(row["message"]):
+        # Only whole words: a placeholder that is cut in two would be searched as text.
+        message = message.rpartition(" ")[0] or message
+    # A filter cannot have the character NUL.
+    pattern = _PLACEHOLDER.sub("*", quoted(message).replace("*", r"\*")).replace("\0", "*")
+    texts = [term("text", row["type"])] if row["type"] else []
+    texts += [f"text={pattern}"] if message else []
+    return all_of(term("service", row["service"]), "has-error", *texts)
+
+
 async def build(view: View) -> Context:
     """Return the groups of errors, most frequent first."""
     answer = await view.ask("errors", filter=view.filter(view.filter_text), limit=str(GROUPS_MAX))
-    return {"groups": answer.rows, "is_cut": answer.is_cut, "spans": sum(row["spans"] for row in answer.rows)}
+    return {
+        "groups": [{**row, "filter": all_of(view.filter_text, group_filter(row))} for row in answer.rows],
+        "is_cut": answer.is_cut,
+        "spans": sum(row["spans"] for row in answer.rows),
+    }

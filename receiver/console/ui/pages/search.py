@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
+from receiver.console.queries.filters.filter_text import id_field
 from receiver.console.ui.durations import durations
-from receiver.console.ui.filter_text import is_about_spans
+from receiver.console.ui.filter_text import is_about_spans, widened
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.differences import check, differences
 from receiver.console.ui.pages.facets import KEYS, facets
-from receiver.console.ui.view import View, instant
+from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
 """Maximum number of traces on a page."""
@@ -34,6 +36,7 @@ async def build(view: View) -> Context:
     return {
         "text": text,
         "selection": selection,
+        "widened": widened(text),
         "traces": traces,
         "is_cut": answer.is_cut,
         "close_keys": answer.close_keys,
@@ -44,6 +47,21 @@ async def build(view: View) -> Context:
         "spans": await _spans(view, text, selection) if traces and has_spans else None,
         "differences": await differences(view, text, selection) if traces and selection else None,
     }
+
+
+async def record_url(view: View) -> str:
+    """Return the URL of the trace, span or deployment whose id is the whole filter; empty if it is none."""
+    text = view.filter_text.strip()
+    match id_field(text):
+        case "trace":
+            return f"/trace/{text.lower()}"
+        case "deployment":
+            return view.deployment_link(text)
+        case "span":
+            span = {**view.times, "filter": term("span", text.lower()), "limit": "1"}
+            for row in (await view.source.ask("spans", span)).rows:
+                return f"/trace/{row['TraceId']}?{urlencode({'span': row['SpanId']})}"
+    return ""
 
 
 async def _spans(view: View, text: str, selection: str) -> Context:

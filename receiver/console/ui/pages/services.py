@@ -10,6 +10,7 @@ from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
+from receiver.console.ui.pages.errors import group_filter
 from receiver.console.ui.view import View, term
 
 SERVICES_MAX: Final = 200
@@ -72,7 +73,7 @@ async def _service(view: View) -> Context:
         "summary": rows[0] if rows else None,
         # All spans of a service would hide the durations of its requests.
         "durations": await durations(view, text if operation else all_of(text, _REQUESTS)),
-        "errors": errors.rows,
+        "errors": [{**row, "filter": all_of(text, group_filter(row))} for row in errors.rows],
         "are_errors_cut": errors.is_cut,
         "operations": operations,
     }

@@ -38,6 +38,7 @@ _ALL: Final = (
         "s",
         parameters=(FILTER, "selection", "sort", "facet"),
         has_filter_form=True,
+        redirect=search.record_url,
     ),
     Page(
         "services",

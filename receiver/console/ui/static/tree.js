@@ -49,7 +49,13 @@ function withAncestors(parent, matches) {
   return wanted;
 }
 
-// The places whose service or name contains the text.
+// The next of some places after (or, with a step of -1, before) a place; the first follows the last.
+export function placeAfter(places, place, step) {
+  const ordered = [...places].sort((left, right) => (left - right) * step);
+  return ordered.find((each) => (each - place) * step > 0) ?? ordered[0];
+}
+
+// The places whose service, name or id contains the text.
 export function search(trace, text) {
   const needle = text.trim().toLowerCase();
   if (!needle) return null;
@@ -58,7 +64,7 @@ export function search(trace, text) {
   const names = has(trace.names);
   const found = new Set();
   for (let place = 0; place < trace.parent.length; place++) {
-    if (services[trace.service[place]] || names[trace.name[place]] || trace.id[place] === needle) found.add(place);
+    if (services[trace.service[place]] || names[trace.name[place]] || trace.id[place].includes(needle)) found.add(place);
   }
   return found;
 }

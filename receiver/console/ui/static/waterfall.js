@@ -2,7 +2,8 @@
 
 import { addShortcuts, opensPage } from "./frame.js";
 import { drawOverview } from "./overview.js";
-import { collapsedBelow, durationText, endsOf, levelsOf, rowsOf, search, visiblePlaces } from "./tree.js";
+import { element, showSpan, showTrouble } from "./panel.js";
+import { collapsedBelow, durationText, endsOf, levelsOf, placeAfter, rowsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = 28;
 const MARGIN_ROWS = 8; // rows above and below the window, so that scrolling shows no gap
@@ -10,20 +11,15 @@ const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
 const LEVELS_SHOWN = 3;
 const INDENT_LEVELS_MAX = 30;
 const HUES = 12;
+const FIND_DELAY_MS = 200; // the receiver is asked when the user pauses
 const SHORTCUTS = [
   ["← →", "collapse or expand the selected span, or go to its parent or first child"],
   ["e", "select the next error"],
+  ["n p", "select the next or the previous match of the text to find"],
   ["c", "show or hide the critical path"],
   ["f", "show only the selected span and those below it, or all"],
   [".", "copy the id of the selected span"],
 ];
-
-const element = (name, className, ...children) => {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-};
 
 // One of the hues of the palette, the same for a service on every page.
 function hueOf(service) {
@@ -37,6 +33,7 @@ class Waterfall {
     this.root = root;
     this.trace = trace;
     this.url = root.dataset.outline.replace(/\/outline$/, "/span/");
+    this.matchesUrl = root.dataset.outline.replace(/\/outline$/, "/matches");
     trace.levels = levelsOf(trace.parent);
     trace.ends = endsOf(trace.parent);
     this.hues = trace.services.map(hueOf);
@@ -44,6 +41,7 @@ class Waterfall {
     this.collapsed = trace.parent.length > COLLAPSE_ABOVE ? collapsedBelow(trace, LEVELS_SHOWN) : new Set();
     this.focus = -1;
     this.matches = null;
+    this.isOnlyMatches = false;
     this.isCriticalShown = true;
     this.chosen = Math.max(0, trace.id.indexOf(root.dataset.chosen));
     this.pool = [];
@@ -58,8 +56,11 @@ class Waterfall {
     this.overview.setAttribute("aria-label", "All spans over time, errors red");
     this.filter = element("input");
     this.filter.placeholder = "find in this trace";
-    this.filter.setAttribute("aria-label", "Find spans of this trace");
+    this.filter.setAttribute("aria-label", "Find a text in the spans of this trace");
     this.count = element("span", "dim");
+    this.count.setAttribute("role", "status");
+    this.only = element("input");
+    this.only.type = "checkbox";
     const button = (text, action) => {
       const made = element("button", "quiet", text);
       made.type = "button";
@@ -70,6 +71,9 @@ class Waterfall {
       "div",
       "line",
       this.filter,
+      button("Next match (n)", () => this.nextMatch(1)),
+      button("Previous (p)", () => this.nextMatch(-1)),
+      element("label", "", this.only, " only matches"),
       button("Collapse", () => this.collapseBelow(2)),
       button("Expand", () => this.expandAll()),
       button("Next error (e)", () => this.nextError()),
@@ -90,7 +94,11 @@ class Waterfall {
     document.addEventListener("keydown", (event) => this.onKey(event), { capture: true });
     addShortcuts(...SHORTCUTS);
     this.grid.addEventListener("click", (event) => this.onClick(event));
-    this.filter.addEventListener("input", () => this.setFilter(this.filter.value));
+    this.filter.addEventListener("input", () => this.find(this.filter.value));
+    this.filter.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.nextMatch(event.shiftKey ? -1 : 1);
+    });
+    this.only.addEventListener("change", () => this.showOnlyMatches(this.only.checked));
     addEventListener("resize", () => this.schedule());
   }
 
@@ -103,7 +111,11 @@ class Waterfall {
 
   // Compute the visible rows after a change of the filter, the focus or the collapsed spans.
   update() {
-    this.shown = visiblePlaces(this.trace, this);
+    this.shown = visiblePlaces(this.trace, {
+      collapsed: this.collapsed,
+      focus: this.focus,
+      matches: this.isOnlyMatches ? this.matches : null,
+    });
     this.rowOf = rowsOf(this.shown, this.trace.parent.length);
     this.space.style.height = `${this.shown.length * ROW_PX}px`;
     this.grid.setAttribute("aria-rowcount", this.shown.length);
@@ -163,6 +175,7 @@ class Waterfall {
     if (hasChildren) line.setAttribute("aria-expanded", !this.collapsed.has(place));
     else line.removeAttribute("aria-expanded");
     line.classList.toggle("failed", isError);
+    line.classList.toggle("match", this.matches?.has(place) ?? false);
     row.twisty.textContent = hasChildren ? (this.collapsed.has(place) ? "▸" : "▾") : "";
     row.mark.textContent = isError ? "✕ error" : "";
     row.service.textContent = trace.services[trace.service[place]] || "(no service)";
@@ -214,8 +227,7 @@ class Waterfall {
     for (let above = this.trace.parent[place]; above >= 0; above = this.trace.parent[above]) this.collapsed.delete(above);
     if (this.rowOf[place] < 0) {
       this.focus = -1;
-      this.matches = null;
-      this.filter.value = "";
+      this.isOnlyMatches = this.only.checked = false;
       this.update();
     }
     this.reveal(place);
@@ -274,7 +286,17 @@ class Waterfall {
 
   nextError() {
     const { errors } = this.trace;
-    if (errors.length) this.choose(errors.find((place) => place > this.chosen) ?? errors[0]);
+    if (errors.length) this.choose(placeAfter(errors, this.chosen, 1));
+  }
+
+  nextMatch(step) {
+    if (this.matches?.size) this.choose(placeAfter(this.matches, this.chosen, step));
+  }
+
+  showOnlyMatches(isOnly) {
+    this.isOnlyMatches = isOnly;
+    this.update();
+    this.reveal(this.chosen);
   }
 
   toggleCritical() {
@@ -288,9 +310,24 @@ class Waterfall {
     this.reveal(this.chosen);
   }
 
-  setFilter(text) {
+  // Names and ids are found at once, all other texts by the receiver. Nothing is hidden.
+  async find(text) {
+    this.finding?.abort();
+    const { signal } = (this.finding = new AbortController());
     this.matches = search(this.trace, text);
     this.update();
+    if (!this.matches) return;
+    try {
+      await new Promise((resolve) => setTimeout(resolve, FIND_DELAY_MS));
+      if (signal.aborted) return;
+      const answer = await fetch(`${this.matchesUrl}?${new URLSearchParams({ text: text.trim() })}`, { signal });
+      if (!answer.ok) throw new Error(`the receiver answered ${answer.status}`);
+      const ids = new Set(await answer.json());
+      this.trace.id.forEach((id, place) => ids.has(id) && this.matches.add(place));
+      this.update();
+    } catch (error) {
+      if (error.name !== "AbortError") this.count.textContent = `Only names and ids were searched: ${error.message}.`;
+    }
   }
 
   onClick(event) {
@@ -309,6 +346,8 @@ class Waterfall {
       j: () => this.move(1),
       k: () => this.move(-1),
       e: () => this.nextError(),
+      n: () => this.nextMatch(1),
+      p: () => this.nextMatch(-1),
       c: () => this.toggleCritical(),
       f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
       "/": () => this.filter.focus(),
@@ -330,42 +369,6 @@ class Waterfall {
     event.preventDefault();
     action();
   }
-}
-
-function definitions(items) {
-  const list = element("dl");
-  for (const [key, value] of items) list.append(element("dt", "", key), element("dd", "", value || "–"));
-  return list;
-}
-
-// The panel of a span, as the template of the page renders it.
-function showSpan(span) {
-  const group = (title, items) => (items.length ? [element("h3", "", title), definitions(items)] : []);
-  const byKey = (map) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
-  const events = span.events.flatMap((event) => [
-    element("h3", "", `${event.name} `, element("span", "dim", `after ${event.after}`)),
-    definitions(byKey(event.attributes)),
-  ]);
-  const links = span.links.map((link) => {
-    const anchor = element("a", "id", link.trace_id);
-    anchor.href = `/trace/${encodeURIComponent(link.trace_id)}?span=${encodeURIComponent(link.span_id)}`;
-    return element("p", "", "Linked to ", anchor);
-  });
-  document
-    .getElementById("span")
-    .replaceChildren(
-      element("h2", "", span.name || "(no name)"),
-      definitions(Object.entries(span.fields)),
-      ...group("Attributes", byKey(span.attributes)),
-      ...group("Resource", byKey(span.resource)),
-      ...events,
-      ...links,
-    );
-}
-
-function showTrouble(error) {
-  const text = element("p", "trouble", `The span cannot be shown: ${error.message}. Select it again to retry.`);
-  document.getElementById("span").replaceChildren(text);
 }
 
 const root = document.getElementById("trace");

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from receiver.console.api.problems import map_errors
 from receiver.console.api.route import register
 from receiver.console.api.source import Answer, Result, Row
+from receiver.console.queries.filters.filter import Filter
 from receiver.console.tools.mcp.endpoint import McpRoutes
 from receiver.errors import ReceiverError
 
@@ -32,6 +33,9 @@ class Spans:
         if isinstance(self._answer, ReceiverError):
             raise self._answer
         return self._answer
+
+    async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
+        raise NotImplementedError
 
     async def hides_spans(self, _trace_id: str) -> bool:
         return False

@@ -199,6 +199,10 @@ async def test_search_shows_the_matching_spans_of_joined_spansets(client: Client
     assert [span["spanID"] for span in spanset["spans"]] == [CHARGE, QUERY, ORPHAN]
 
 
+async def test_words_are_searched_in_the_texts_of_spans(client: Client) -> None:
+    assert [trace["traceID"] for trace in await search(client, "Checkout get")] == [CHECKOUT]
+
+
 async def test_tags_are_listed_by_scope(client: Client) -> None:
     scopes = {
         scope["name"]: scope["tags"] for scope in (await answer(client, "/v2/search/tags", **TIMES))["scopes"]

@@ -1,0 +1,35 @@
+"""Errors page: each number and name of a group links to the spans behind it."""
+
+from __future__ import annotations
+
+import html
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+
+from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.ui.pages.errors import MESSAGE_CHARS_MAX, group_filter
+from tests.console.ui.conftest import TIMES, Client
+
+
+async def test_number_of_a_group_links_to_as_many_spans(site: Client) -> None:
+    text = await (await site.get("/errors?project=prj_1", params=TIMES)).text()
+    cells = re.findall(r'<tr>\s*<td class="number"><a href="([^"]+)">([\d,]+)</a>', text)
+
+    assert cells
+    for link, count in cells:
+        query = parse_qs(urlsplit(html.unescape(link)).query)
+        spans = {name: query[name][0] for name in ("filter", "since", "until")}
+        answer = await site.get("/api/v1/spans", params={**spans, "limit": "1000"})
+        lines = (await answer.read()).splitlines()
+        assert answer.status == 200, lines
+        assert orjson.loads(lines[-1])["end"]["count"] == int(count.replace(",", "")), spans
+
+
+def test_filter_of_a_group_is_valid_for_any_message() -> None:
+    for message in ("", 'a "b" * \\ <number>', "<text>" * 200, "word <number> " * 90, "\\" * 1_000, "a\0b"):
+        text = group_filter({"service": "a*b", "type": 'x"*', "message": message})
+
+        assert parse_filter(text)
+        assert len(text) < 3 * MESSAGE_CHARS_MAX
