@@ -1,5 +1,6 @@
 // Waterfall of a trace: a treegrid with only the visible rows in the page, and an overview of all spans.
 
+import { element } from "./elements.js";
 import { addShortcuts, opensPage } from "./frame.js";
 import { drawOverview } from "./overview.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, rowsOf, search, visiblePlaces } from "./tree.js";
@@ -17,13 +18,6 @@ const SHORTCUTS = [
   ["f", "show only the selected span and those below it, or all"],
   [".", "copy the id of the selected span"],
 ];
-
-const element = (name, className, ...children) => {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-};
 
 // One of the hues of the palette, the same for a service on every page.
 function hueOf(service) {
