@@ -38,6 +38,6 @@ def operator_application(
         JaegerRoutes(api.source),
         TempoRoutes(api.source),
     )
-    # The outermost, so that it also sees the errors of the other middlewares.
+    # The outermost middleware, so that it also handles the errors of the other middlewares.
     application.middlewares.insert(0, ErrorPages(extension.pages).middleware)
     return application

@@ -35,7 +35,7 @@ class Console:
         self._parts = parts
         self._extension = extension
         self._queues = default_queues()
-        # A pool of its own, so that long responses cannot take the threads of short requests.
+        # A separate pool, so that long responses cannot occupy the threads of short requests.
         self._stream_pool = ThreadPoolExecutor(QUERIES_MAX, thread_name_prefix="answer")
         is_on = parts.settings.store.rollup
         self._rollup = RollupThread(parts.store, self._closing, parts.keeps_up, is_on=is_on)

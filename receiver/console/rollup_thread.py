@@ -1,7 +1,7 @@
 """Rollup thread: derives the hours that are due while the writer keeps up.
 
-Invariant: it never delays a segment. It has its own thread, each statement uses one core, and it starts none
-while segments wait. A failure is logged and tried again; queries then read the spans.
+Invariant: it never delays a segment. Each statement uses one core, and the thread starts no statement while
+segments wait. A failure is logged and tried again; queries then read the spans.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RollupThread:
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():
-            # A request for all days: forget which days were already found to be settled.
+            # A rebuild covers all days, also those that were settled before.
             if self._wake.is_set():
                 self._wake.clear()
                 self._settled.clear()

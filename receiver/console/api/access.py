@@ -1,10 +1,10 @@
-"""Access to the API and the pages: the caller of each request, and what the role of the caller allows.
+"""Access to the API and the pages: the caller of each request, and the permissions of its role.
 
-A caller proves its name by a bearer token, a session cookie or the header of a trusted proxy; the first that
-the request has counts. Without configured credentials, every caller is the administrator of this machine.
+Callers authenticate with a bearer token, a session cookie or the header of a trusted proxy, in this order of
+precedence. Without configured credentials, every caller is the administrator of this machine.
 
 Invariant: the entry of a route names the role that it requires; a route without an entry requires `admin`,
-    and refuses callers whose projects are limited. Each request for a route that changes something is logged.
+    and refuses callers whose projects are limited. Each request to a route that changes state is logged.
 Never: logs a token or a cookie.
 """
 
@@ -42,12 +42,12 @@ LOGIN: Final = "/login"
 NAME_CHARS_MAX = 256
 """Maximum length of a name that a proxy sends."""
 NEXT_CHARS_MAX = 2_000
-"""Length of a URL up to which a login returns to it; percent-encoding triples it, and URLs have a limit."""
+"""Maximum length of a URL to which a login redirects back: percent-encoding may triple its length."""
 FAILURES_MAX = 5
 """Failed logins from an address within `WINDOW_S`, counted from the first of them."""
 WINDOW_S = 60.0
 ADDRESSES_MAX = 10_000
-"""Addresses that are remembered. Above, the address whose window began first is forgotten."""
+"""Maximum number of addresses with failures. Above it, the address with the oldest window is evicted."""
 _TOKEN_OWNER: Final = "(api_token)"  # noqa: S105 - a name. Names in the settings have no parentheses
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ class Caller(NamedTuple):
     proof: Literal["none", "token", "session", "proxy"]
     """How the caller was authenticated; `none`: no credentials are configured."""
     projects: tuple[str, ...] = ()
-    """The only projects whose spans the caller may see; empty: all."""
+    """The only projects whose spans the caller may see; empty means all."""
 
     def may(self, needed: Role) -> bool:
         """Return whether the role of the caller includes the role that a route requires."""
@@ -79,7 +79,7 @@ class LoginLimit:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._failures: dict[str, tuple[float, int]] = {}
-        """Address → when its window began, and its failures since then; in the order of the beginnings."""
+        """Address → start of its window, and its failures since then; the oldest window is first."""
 
     def wait_s(self, address: str) -> float:
         """Return how long this address must wait until its next login; 0 if it need not wait."""
@@ -99,7 +99,7 @@ class LoginLimit:
 
 
 class Access:
-    """Finds the caller of each request, and refuses requests that the caller may not send."""
+    """Access check: finds the caller of each request, and rejects requests that the caller may not send."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Access:
         return await handler(request)
 
     def caller_of(self, request: web.Request) -> Caller | None:
-        """Return the caller of a request; `None` if it proves no name."""
+        """Return the caller of a request; `None` if it has no valid credentials."""
         users, proxy = self._users(), self._settings().proxy
         if not users and not proxy.user_header:
             return _LOCAL
@@ -146,14 +146,14 @@ class Access:
         if _has_repeated_credentials(request):
             return None
         authorization = request.headers.get(hdrs.AUTHORIZATION, "")
-        # Another scheme is meant for a proxy in front, which may pass it on.
+        # Another scheme authenticates the client to a proxy in front, which may forward the header.
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
             user = _owner_of(token, users)
             return Caller(user.name, user.role, "token", user.projects) if user else None
         if user := session_user(self._key, request.cookies.get(COOKIE, ""), users, self._now()):
             return Caller(user.name, user.role, "session", user.projects)
-        # A client could add the header of its own; the proxy may then send both.
+        # A client could send the header itself; the proxy may then forward both.
         names = request.headers.getall(proxy.user_header, ()) if proxy.user_header else ()
         if len(names) != 1 or not _is_name(names[0]) or not _is_peer(request.remote, proxy.allowed_peers):
             return None
@@ -177,7 +177,7 @@ class Access:
         check_state(self._key, state, _signer_of(caller), redirect_url, self._now())
 
     def _users(self) -> list[User]:
-        """Return every user with a token; the holder of `api_token` is one of them."""
+        """Return every user with a token, including the holder of `api_token`."""
         token = self._token()
         owner = [User(name=_TOKEN_OWNER, token=token, role="admin")] if token else []
         return [*owner, *self._settings().user]
@@ -192,7 +192,7 @@ def _has_repeated_credentials(request: web.Request) -> bool:
 
 @web.middleware
 async def log_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Log each request of a known caller for a route that changes something, with its result."""
+    """Log the result of each request of a known caller to a route that changes state."""
     status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
     try:
         response = await handler(request)
@@ -218,7 +218,7 @@ def _signer_of(caller: Caller) -> tuple[str, str]:
 
 
 def _needed(request: web.Request) -> Requirement:
-    # The path or the method has no route; a known caller learns that.
+    # Without a route, the answer to a known caller is 404 or 405.
     if request.match_info.http_exception is not None:
         return "viewer"
     route = route_of(request)
@@ -238,15 +238,15 @@ def is_for_reader(request: web.Request) -> bool:
 
 def _to_login(request: web.Request) -> web.Response:
     url = request.raw_path
-    wanted = f"?next={quote(url, safe='')}" if len(url) <= NEXT_CHARS_MAX else ""
-    return web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: LOGIN + wanted})
+    query = f"?next={quote(url, safe='')}" if len(url) <= NEXT_CHARS_MAX else ""
+    return web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: LOGIN + query})
 
 
 def _owner_of(token: str, users: list[User]) -> User | None:
     # As bytes: `compare_digest` refuses a text that is not ASCII. aiohttp decodes with surrogates.
-    given = token.encode(errors="surrogateescape")
+    sent = token.encode(errors="surrogateescape")
     # Every token is compared, so that the time does not depend on which user it belongs to.
-    owners = [user for user in users if hmac.compare_digest(user.token.encode(), given)]
+    owners = [user for user in users if hmac.compare_digest(user.token.encode(), sent)]
     return owners[0] if owners else None
 
 

@@ -1,9 +1,11 @@
-"""Responses with the result of a query: one JSON document, a trace, or lines that are sent while it runs.
+"""Responses with the result of a query: a document, a trace, or lines that are sent while the query runs.
 
 Invariant: HEAD checks the parameters and runs no query.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from aiohttp import hdrs, web
 
@@ -12,18 +14,26 @@ from receiver.console.api.query_queue import QueryQueue
 from receiver.console.api.reader import Query
 from receiver.console.api.responses import head_of, read_whole, send
 from receiver.console.api.source import ApiSource
+from receiver.engine.store import Store
 from receiver.errors import NoSuchTrace
 from receiver.http.media_types import JSON
 
 
 async def send_document(source: ApiSource, queue: QueryQueue, query: Query) -> web.StreamResponse:
-    """Send one JSON document."""
+    """Send a JSON document."""
     answer = StreamedAnswer(JSON, query, no_end)
     if source.request.method == hdrs.METH_HEAD:
         return head_of(answer)
     async with source.stream(queue, query) as pieces:
         body = b"".join([piece async for piece in pieces])
     return web.Response(body=body, headers=head_of(answer).headers)
+
+
+async def send_built(
+    source: ApiSource, queue: QueryQueue, build: Callable[[Store], bytes]
+) -> web.StreamResponse:
+    """Send a JSON document that a function builds from the results of its statements."""
+    return await send_document(source, queue, lambda store: iter((build(store),)))
 
 
 async def send_lines(source: ApiSource, queue: QueryQueue, answer: StreamedAnswer) -> web.StreamResponse:

@@ -28,7 +28,7 @@ class Coding(StrEnum):
 
 
 class Encoder(Protocol):
-    """Encoder of one answer."""
+    """Encoder of an answer."""
 
     def encode(self, piece: bytes) -> bytes:
         """Return a piece in the coding, complete."""
@@ -93,6 +93,6 @@ def _weights(accept_encoding: str) -> Iterator[tuple[str, float]]:
 def _weight(text: str) -> float:
     try:
         return float(text)
-    # A client that sends an invalid weight gets an answer that every client can read.
+    # If a weight is invalid, send the answer without compression, which every client can read.
     except ValueError:
         return 0.0

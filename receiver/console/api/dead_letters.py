@@ -1,6 +1,6 @@
 """API routes for dead letters.
 
-    GET    /api/v1/dead                every dead letter, one object per line
+    GET    /api/v1/dead                all dead letters, one object per line
     GET    /api/v1/dead/{id}           one dead letter
     POST   /api/v1/dead/{id}/replay    move it back into the journal; 409 with the reason if impossible
     DELETE /api/v1/dead/{id}           delete it permanently; 409 while its segment still exists
@@ -81,11 +81,11 @@ class DeadLetterRoutes:
         return _answer({"id": name})
 
     async def replay(self, name: str) -> Replayed:
-        """Move a dead letter back into the journal. Raises if it stays a dead letter."""
+        """Move a dead letter back into the journal. Raises if the store still refuses its rows."""
         return await self._run_in_pool(lambda: self.dead_letters.replay(name))
 
     async def drop(self, name: str) -> None:
-        """Delete a dead letter permanently. Raises if it is kept."""
+        """Delete a dead letter permanently. Raises if it cannot be deleted."""
         await self._run_in_pool(lambda: self.dead_letters.drop(name))
 
     async def _run_in_pool(self, call: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ from aiohttp import web
 from receiver.console.api.answers import send_lines
 from receiver.console.api.description.operation import BY_QUERY, FILTER, UNTIL, Operation, since
 from receiver.console.api.lines import StreamedAnswer, end_line, no_end
-from receiver.console.api.route import Route
+from receiver.console.api.route import Route, query_route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.export import CONTENT_TYPES, FORMATS, ExportFormat, export, parse_export
 from receiver.console.queries.parameter_types import choice
@@ -54,9 +54,7 @@ class ExportRoutes:
 
     def routes(self) -> tuple[Route, ...]:
         """Return the route."""
-        return (
-            Route("GET", "/api/v1/export", self._export, "viewer", within_projects=True, operation=_EXPORT),
-        )
+        return (query_route("/api/v1/export", self._export, _EXPORT),)
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
         source = self._source_for(request)

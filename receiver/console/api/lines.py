@@ -16,10 +16,10 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 class End(TypedDict):
-    """Facts about an answer with lines."""
+    """Summary of an answer with lines."""
 
     count: int
-    """Lines before this one."""
+    """Number of lines before this line."""
     cut: NotRequired[bool]
     """Whether more match than the limit."""
     close_keys: NotRequired[list[str]]
@@ -43,9 +43,9 @@ class StreamedAnswer(NamedTuple):
     pieces: Callable[[Store], Iterator[bytes]]
     """Runs the query; blocks."""
     end: Callable[[int], bytes]
-    """Returns the last bytes, from the number of lines that precede them."""
+    """Returns the end of the answer. Its argument is the number of preceding lines."""
     headers: Mapping[str, str] = {}
-    """Headers besides the content type."""
+    """Additional headers."""
     failure: Callable[[Exception], bytes] | None = None
     """Returns the bytes that report a failure after the first bytes; `None` if only the missing end does."""
 
@@ -74,12 +74,12 @@ def end_line(
 
 
 def no_end(_count: int) -> bytes:
-    """Return nothing: the format has an end mark of its own, or the last chunk is the end."""
+    """Return no bytes: the format has its own end mark, or the last chunk is the end."""
     return b""
 
 
 def limited_answer(ask: Callable[[Store], LimitedLines]) -> StreamedAnswer:
-    """Return an answer that a thread computes: `ask` may run statements before it returns its lines."""
+    """Return an answer whose query runs in a thread. `ask` may run statements before it returns its lines."""
     asked: list[LimitedLines] = []
 
     def pieces(store: Store) -> Iterator[bytes]:

@@ -41,7 +41,7 @@ from receiver.logs import limited
 NO_TABLES = "the store has no tables; the receiver creates them when it starts, so retry in a few seconds"
 PREFIX = "/api/v1/"
 COMPARED_CHARACTERS = 100
-"""Part of an unknown path that is compared with the routes, which takes time for each character."""
+"""Maximum length of an unknown path that is compared with the routes: the time grows with the length."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -82,7 +82,7 @@ class ApiProblem(NamedTuple):
     message: str
     headers: Mapping[str, str] = {}
     place: Mapping[str, str | int] = {}
-    """The part of the request that the error is about, as members of the problem details."""
+    """The invalid part of the request, as members of the problem details."""
 
 
 @web.middleware
@@ -93,7 +93,7 @@ async def map_errors(request: web.Request, handler: Handler) -> web.StreamRespon
     except web.HTTPException as refusal:
         return _response(ApiProblem(refusal.status, _routing_problem(request, refusal), refusal.headers))
     except ReceiverError as error:
-        # Only a search takes `q`, and then no `filter`.
+        # Only a search has the parameter `q`, which excludes `filter`.
         return _response(problem_of(error, "q" if "q" in request.query else "filter"))
 
 
@@ -118,7 +118,7 @@ def _store_problem(trouble: StoreTrouble) -> ApiProblem:
 
 
 def _routing_problem(request: web.Request, refusal: web.HTTPException) -> str:
-    """Return the text for a path or a method without a route; for other refusals the standard phrase."""
+    """Return the text for a path or a method without a route, or the standard phrase of another error."""
     if isinstance(refusal, web.HTTPMethodNotAllowed):
         return f"the route does not have this method; expected {' or '.join(sorted(refusal.allowed_methods))}"
     if isinstance(refusal, web.HTTPNotFound):
@@ -141,12 +141,12 @@ def _response(problem: ApiProblem) -> web.Response:
 
 
 def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of an error that its answer has, in whatever form its body is."""
+    """Return the headers of an error that every answer to it has, in any format."""
     return {name: headers[name] for name in ("Allow", "Retry-After", "WWW-Authenticate") if name in headers}
 
 
 def _headers_of(status: int) -> dict[str, str]:
-    """Return the headers that an error of this status has besides its content type."""
+    """Return the additional headers of an error with this status."""
     if status == HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": "Bearer"}
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
@@ -155,7 +155,7 @@ def _headers_of(status: int) -> dict[str, str]:
 
 
 def _place_of(error: ReceiverError) -> dict[str, str | int]:
-    """Return which part of the request an error is about, as members of the problem details."""
+    """Return the invalid part of the request as members of the problem details."""
     if isinstance(error, InvalidFilter):
         return {"parameter": error.field, "column": error.column}
     if isinstance(error, LimitExceeded):

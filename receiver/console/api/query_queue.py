@@ -1,9 +1,9 @@
 """Query queue: admits queries so that each caller gets its share of the threads.
 
 A caller is a key of `network_of`. A free thread goes to the waiting caller with the fewest running queries;
-callers with equally many take turns.
+callers with the same number take turns.
 
-The engine looks for a cancellation between blocks of rows only, so a thread may go on for very long after its
+The engine looks for a cancellation between blocks of rows only, so a thread may run for a long time after its
 query was cancelled. Such a query is lost: its slot is freed, but it counts against its caller until it ends.
 
 Only the end of the process ends a lost query: see `QueryQueue.has_expired`.
@@ -69,7 +69,7 @@ HEAVY = QueueLimits(
     waiting_max=128,
     waiting_s_max=30.0,
 )
-"""Limits of questions that may read a large part of the table."""
+"""Limits of queries that may read a large part of the table."""
 SHORT = QueueLimits(
     running_max=4,
     running_per_caller_max=3,
@@ -77,7 +77,7 @@ SHORT = QueueLimits(
     waiting_max=256,
     waiting_s_max=30.0,
 )
-"""Limits of questions whose answer is one trace or a short list. They do not wait for others."""
+"""Limits of queries that return a trace or a short list. They do not wait for heavy queries."""
 SQL = QueueLimits(
     running_max=2,
     running_per_caller_max=1,
@@ -88,7 +88,7 @@ SQL = QueueLimits(
 """Limits of SQL statements, whose cost is not known in advance."""
 CLICKHOUSE = QueueLimits(
     running_max=2,
-    # A dashboard asks for all its panels at once, from one address.
+    # A dashboard queries all its panels at once, from one address.
     running_per_caller_max=2,
     waiting_per_caller_max=64,
     waiting_max=128,
@@ -96,7 +96,7 @@ CLICKHOUSE = QueueLimits(
 )
 """Limits of the statements of ClickHouse's clients."""
 QUERIES_MAX: Final = sum(limits.threads_max for limits in (HEAVY, SHORT, SQL, CLICKHOUSE))
-"""Maximum number of concurrent queries, with the lost ones. Each needs a thread and memory."""
+"""Maximum number of concurrent queries, including lost queries. Each needs a thread and memory."""
 
 
 class QueryQueue:
@@ -122,7 +122,7 @@ class QueryQueue:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return whether lost queries prevent every new one."""
+        """Return whether lost queries prevent every new query."""
         return self.lost_count >= self._limits.lost_max
 
     @property
@@ -135,10 +135,10 @@ class QueryQueue:
         return bool(times_s) and now_s - min(times_s) > LOST_S_MAX
 
     async def enter(self, caller: str, is_abandoned: Callable[[], bool]) -> None:
-        """Wait for a place. Raises `CallerBusy`, `QueueFull`, or `ConnectionResetError` without a client."""
+        """Wait for a slot. Raises `CallerBusy`, `QueueFull`, or `ConnectionResetError` without a client."""
         self._check_lost(caller)
         turn = asyncio.get_running_loop().create_future()
-        # Queued even if a place is free, so that there is one way to get a place and no query overtakes
+        # Queued even if a slot is free, so that there is only one way to a slot and no query overtakes
         # another.
         self._waiting.setdefault(caller, deque()).append(turn)
         self._start_waiting()
@@ -149,7 +149,7 @@ class QueryQueue:
                 await self._wait(turn, is_abandoned)
         # Not only `Exception`: the server cancels the handler of a client that disconnects.
         except BaseException:
-            # The place was given to this query in the same moment in which it stopped waiting.
+            # The query was admitted at the moment at which it stopped waiting.
             if turn.done():
                 self.leave(caller)
             else:
@@ -157,7 +157,7 @@ class QueryQueue:
             raise
 
     def leave(self, caller: str, *, is_lost: bool = False) -> None:
-        """Free the place of a query that has ended. `is_lost`: `lose` has freed its slot before."""
+        """Free the slot of a query that has ended. `is_lost`: `lose` has freed the slot before."""
         if is_lost:
             self._lost_at_s[caller].popleft()
             if not self._lost_at_s[caller]:
@@ -183,7 +183,7 @@ class QueryQueue:
         return True
 
     def _start_waiting(self) -> None:
-        """Give the free places to waiting queries."""
+        """Admit waiting queries to the free slots."""
         while self._running.total() < self._limits.running_max:
             free = [
                 caller
@@ -209,7 +209,7 @@ class QueryQueue:
             del self._waiting[caller]
 
     def _check_lost(self, caller: str) -> None:
-        """Raise if lost queries prevent a new one of the caller."""
+        """Raise if lost queries prevent a new query of the caller."""
         if self._lost_of(caller) >= self._limits.running_per_caller_max:
             raise CallerBusy(
                 "an earlier query of this client was cancelled and does not end; retry when it has ended"
@@ -261,7 +261,7 @@ class Queues(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """Return a text about lost queries; empty if there are none."""
+        """Return a description of lost queries; empty if there are none."""
         if not (count := self.lost_count):
             return ""
         return (

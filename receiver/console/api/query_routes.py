@@ -1,7 +1,7 @@
-"""Routes of queries: one for each question, and the numbers of spans by trace id.
+"""Routes of queries: a route for each entry of `questions`, and span counts by trace id.
 
 GET /api/v1/search, spans, services, operations …         see `receiver.console.queries.questions`
-GET /api/v1/deployments/{id}/events                       the question `deployment-events`
+GET /api/v1/deployments/{id}/events                       the query `deployment-events`
 GET /api/v1/counts?trace_id=ab12&digits=16&since=15m      spans by prefix of their trace id
 """
 
@@ -24,7 +24,7 @@ from receiver.console.api.description.operation import (
     since,
 )
 from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
-from receiver.console.api.route import Route
+from receiver.console.api.route import Route, query_route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.counts import DIGITS_MAX, counts, parse_counts
 from receiver.console.queries.deployment_events import EVENTS_DEFAULT, EVENTS_MAX
@@ -71,23 +71,9 @@ class QueryRoutes:
     def routes(self) -> Iterator[Route]:
         """Yield the routes."""
         for name, question in QUESTIONS.items():
-            yield Route(
-                "GET",
-                f"/api/v1/{name}",
-                self._question,
-                "viewer",
-                within_projects=True,
-                operation=_operation(name, question),
-            )
-        yield Route(
-            "GET",
-            "/api/v1/deployments/{id}/events",
-            self._deployment_events,
-            "viewer",
-            within_projects=True,
-            operation=_EVENTS,
-        )
-        yield Route("GET", "/api/v1/counts", self._counts, "viewer", within_projects=True, operation=_COUNTS)
+            yield query_route(f"/api/v1/{name}", self._question, _operation(name, question))
+        yield query_route("/api/v1/deployments/{id}/events", self._deployment_events, _EVENTS)
+        yield query_route("/api/v1/counts", self._counts, _COUNTS)
 
     async def _question(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, QUESTIONS[request.path.rpartition("/")[2]], request.query)
@@ -99,7 +85,7 @@ class QueryRoutes:
     async def _answer(
         self, request: web.Request, question: Question[Any], query: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Answer a question with these parameters."""
+        """Answer a query with these parameters."""
         asked, source = question.parse(query), self._source_for(request)
         if ARROW in request.headers.get("Accept", ""):
             return await send_lines(source, source.queues.heavy, _arrow(question, asked))
@@ -116,7 +102,7 @@ class QueryRoutes:
 
 
 def _operation(name: str, question: Question[Any]) -> Operation:
-    """Return the description of the route of a question."""
+    """Return the description of the route of a query."""
     first, *rest = name.split("-")
     lines = JSON if question.is_single else JSON_LINES
     not_found = [HTTPStatus.NOT_FOUND] if name == "compare" else []

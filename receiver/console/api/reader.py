@@ -1,6 +1,6 @@
 """Reader of the store: runs the queries of requests, each in a thread, when its queue admits it.
 
-Invariant: no other part of the API holds the store. A query gets it as its argument, so every query has the
+Invariant: no other part of the API holds the store. Each query receives it as an argument, so it has the
     limits of its queue, reads only spans of the caller's projects, and is cancelled when its client
     disconnects.
 """
@@ -41,7 +41,7 @@ class Reader:
     queues: Queues
     allows_sql: bool
     outlines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OUTLINES_MAX))
-    """A place for each trace whose spans are in memory."""
+    """A slot for each trace whose spans are in memory."""
 
     @asynccontextmanager
     async def stream(
@@ -49,7 +49,7 @@ class Reader:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements.
 
-        The query reads only spans of these projects, whatever its statements are; empty means all projects.
+        All statements of the query read only spans of these projects; empty means all projects.
         """
         caller, filters = network_of(request.remote), table_filters(projects)
 

@@ -40,7 +40,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def add_security_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """Add the security headers to every response that does not have other values."""
+    """Add the security headers to every response, unless it sets other values."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
 
@@ -95,7 +95,7 @@ def head_of(answer: StreamedAnswer) -> web.Response:
 async def read_whole(
     first: bytes, pieces: AsyncIterator[bytes], answer: StreamedAnswer
 ) -> tuple[bytes, web.Response | None]:
-    """Read an answer up to `WHOLE_BYTES_MAX`. Return what was read, and the response if that is all."""
+    """Read an answer up to `WHOLE_BYTES_MAX`. Return the bytes, and the response if complete."""
     read = [first]
     size_bytes = len(first)
     while size_bytes <= WHOLE_BYTES_MAX:
@@ -126,14 +126,14 @@ async def send(
             await response.write(await _encoded(encoder, piece))
             count += piece.count(b"\n")
     except ConnectionError:
-        raise  # the client has disconnected, or we closed the connection and counted that
+        raise  # the client has disconnected, or the receiver closed the connection and counted that
     except Exception as error:  # noqa: BLE001 - after any failure the answer is incomplete
         text = error.label if isinstance(error, StoreTrouble) else _safe_text(error)
         limited.warning(f"api: {text}", "response aborted", error=text, lines=count)
         if answer.failure is not None:
             await response.write(await _encoded(encoder, answer.failure(error)) + encoder.end())
         if request.transport is not None:
-            # Sends what was written, without the last chunk.
+            # Sends the written bytes without the last chunk.
             request.transport.close()
         return response
     await response.write_eof(await _encoded(encoder, answer.end(count)) + encoder.end())
@@ -158,5 +158,5 @@ async def _encoded(encoder: Encoder, piece: bytes) -> bytes:
 
 
 def _safe_text(reason: Exception) -> str:
-    """Return the text of our own errors. The text of other exceptions may contain values of rows."""
+    """Return the text of an error of the receiver. Other texts may contain values of rows."""
     return str(reason) if isinstance(reason, ReceiverError) else type(reason).__name__

@@ -1,6 +1,6 @@
 """API routes for rollups.
 
-    GET  /api/v1/rollup                      an object for each day with closed hours, then one for each table
+    GET  /api/v1/rollup                      an object for each day with closed hours, then for each table
     POST /api/v1/rollup/rebuild?since=7d     derive the hours since then again; without `since`, all
 
 Invariant: a POST requires a content type that a browser sends across sites only after a CORS preflight.
@@ -79,7 +79,7 @@ class RollupRoutes:
         since = request.query.get("since")
         from_hour = None if since is None else since_hour(since, time.time())
         await asyncio.get_running_loop().run_in_executor(self.pool, invalidate, self.store, from_hour)
-        # After the slots are incomplete; a thread that wakes earlier could find nothing due.
+        # After the slots are marked incomplete: a thread that wakes earlier could find no work.
         self.wake()
         return whole_json(HTTPStatus.OK, {})
 

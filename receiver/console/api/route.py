@@ -1,4 +1,4 @@
-"""Route of the API, the pages or a tool: one entry for its handler, its access and its description.
+"""Route of the API, the pages or a tool: an entry with its handler, its access and its description.
 
 Invariant: registration, access checks and OpenAPI read the same entry, so none of them can miss a route.
 """
@@ -26,14 +26,19 @@ class Route(NamedTuple):
     role: Requirement
     """Role that the route requires; `public`: no credentials."""
     within_projects: bool = False
-    """Whether all that it answers about spans comes from `ApiSource`, which reads the projects of the caller
-    only. Other routes refuse callers with limited projects."""
+    """Whether it reads spans only through `ApiSource`, which limits them to the projects of the caller. Other
+    routes refuse callers with limited projects."""
     changes: bool = False
-    """Whether it changes the state of the receiver. Each request for it is logged."""
+    """Whether it changes the state of the receiver. Each request to it is logged."""
     has_head: bool = True
-    """Whether a route for GET has HEAD."""
+    """Whether a route for GET also serves HEAD."""
     operation: Operation | None = None
     """Its description in OpenAPI; `None` for pages and routes of tools."""
+
+
+def query_route(path: str, handler: Handler, operation: Operation) -> Route:
+    """Return a route for GET whose handler reads spans through `ApiSource` only."""
+    return Route("GET", path, handler, "viewer", within_projects=True, operation=operation)
 
 
 class Routes(Protocol):
@@ -57,7 +62,7 @@ def register(application: web.Application, routes: Iterable[Route]) -> None:
 
 
 def route_of(request: web.Request) -> Route | None:
-    """Return the entry of the requested route, or `None` without one."""
+    """Return the entry of the requested route; `None` if the request has no route."""
     return request.app[ROUTES].get(request.match_info.route)
 
 

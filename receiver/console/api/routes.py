@@ -53,7 +53,7 @@ class Api:
     """DNS names that clients may use."""
     allows_sql: bool = False
     access: Callable[[], AccessSettings] = AccessSettings
-    """Returns the users besides the holder of the token."""
+    """Returns the settings of the other users."""
     session_key: bytes = field(default_factory=new_key)
 
     @cached_property
@@ -66,7 +66,7 @@ class Api:
         return ApiSource(self.reader, request)
 
     def application(self, *more: Routes) -> web.Application:
-        """Return the application with all routes. `more`: routes besides those of the queries."""
+        """Return the application with all routes. `more`: routes of other parts of the console."""
         origin = OriginCheck("api", self.hosts)
         access = Access(self.token, self.access, self.session_key)
         application = web.Application(

@@ -11,10 +11,10 @@ A state of an installation proves that a redirect of the platform follows a requ
     MAC:    HMAC-SHA256(key, JSON list of purpose, EXPIRY, NONCE, user and redirect URL)
 
 Browsers do not add the session cookie to a redirect of another site, and the page that completes the
-installation changes data by GET: only this state proves that the user wants that.
+installation changes data by GET: only this state proves that the user intended it.
 
 The key is in DATA/session.key. There is no list of sessions: a new token, another name or a new key ends the
-sessions that were made with the old one.
+sessions of the old key.
 
 Never: a token in a cookie, or the key in a log.
 """
@@ -41,7 +41,7 @@ KEY_NAME = "session.key"
 KEY_BYTES = 32
 _VALUE = re.compile(r"(?P<expiry>[0-9]{1,12})\.[0-9a-f]{64}")
 STATE_S: Final = 1_800
-"""Lifetime of a state: as long as the platform accepts the code that comes with it."""
+"""Lifetime of a state: the platform accepts the code of an installation for as long."""
 _PURPOSE: Final = "install"
 _STATE = re.compile(r"(?P<expiry>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})\.(?P<mac>[0-9a-f]{64})")
 

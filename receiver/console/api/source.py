@@ -1,4 +1,4 @@
-"""Source of spans for pages and tools: asks through the queues and limits of the API.
+"""Source of spans for pages and tools: runs their queries with the queues and limits of the API.
 
 The API cancels the queries of a client that has disconnected.
 """
@@ -50,7 +50,7 @@ SQL_COLUMNS_MAX = 2_000
 
 
 class Answer(NamedTuple):
-    """The rows of an answer to a question."""
+    """The rows of an answer to a query."""
 
     rows: list[Row]
     is_cut: bool = False
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class SqlAnswer(NamedTuple):
-    """The rows of an answer to a SQL statement."""
+    """The rows of a SQL statement."""
 
     columns: list[Column]
     rows: list[Row]
@@ -68,19 +68,19 @@ class SqlAnswer(NamedTuple):
     is_cut: bool
     """Whether the statement has more rows than the limit."""
     seconds: float
-    """Time since the request was received, with the wait for other statements."""
+    """Time since the request was received, including the wait in the queue."""
 
 
 class Source(Protocol):
-    """Source of spans for one request of a page or a tool."""
+    """Source of spans for a request of a page or a tool."""
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        """Ask a question of the table in `receiver/console/queries/questions.py`."""
+        """Run a query of the table in `receiver/console/queries/questions.py`."""
 
     async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
-        """Return what `read`, called in a thread, makes of the spans of a trace; `None` if there are none.
+        """Return the result of `read`, called in a thread with the spans of a trace; `None` without spans.
 
-        A row has the columns that the place of a span in a waterfall depends on.
+        A row has the columns that determine the position of a span in a waterfall.
         """
 
     async def matching(self, trace_id: str, tree: Filter) -> list[str]:
@@ -97,11 +97,11 @@ class LimitableSource(Source, Protocol):
     """Source whose reads can be limited further."""
 
     def within(self, projects: Sequence[str]) -> Source:
-        """Return a source of spans of these projects only, as far as the caller may see them."""
+        """Return a source of the spans of these projects that the caller may see."""
 
 
 class SourceWithSql(LimitableSource, Protocol):
-    """Source of a page, which may also show answers to SQL statements."""
+    """Source of a page, which may also show results of SQL statements."""
 
     @property
     def allows_sql(self) -> bool:
@@ -122,7 +122,7 @@ class ApiSource:
     """`Source` with the queues and limits of the API. Every query for a request goes through it."""
 
     def __init__(self, reader: Reader, request: web.Request, projects: Sequence[str] | None = None) -> None:
-        """`projects`: the only ones that it reads; those of the caller if omitted."""
+        """`projects`: the only projects that it reads; by default the projects of the caller."""
         self.request = request
         self._reader = reader
         self._projects = request[CALLER].projects if projects is None else projects
@@ -160,17 +160,17 @@ class ApiSource:
     async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
         """See `Source`."""
         plain = normalized_trace_id(trace_id)
-        places = self._reader.outlines
-        await places.acquire()
+        slots = self._reader.outlines
+        await slots.acquire()
         try:
             _, body = await self._body(self.queues.short, lambda store: outline(store, plain))
         except BaseException:
-            places.release()
+            slots.release()
             raise
-        # Seconds for the largest traces: other requests go on meanwhile. The place is occupied until the
-        # thread ends, also after the client has disconnected.
+        # Takes seconds for the largest traces; other requests continue meanwhile. The slot is occupied until
+        # the thread ends, even if the client disconnects.
         reading = asyncio.get_running_loop().run_in_executor(None, _read_rows, body, read)
-        reading.add_done_callback(lambda _: places.release())
+        reading.add_done_callback(lambda _: slots.release())
         return await asyncio.shield(reading)
 
     async def matching(self, trace_id: str, tree: Filter) -> list[str]:
@@ -221,7 +221,7 @@ class ApiSource:
                 if len(body) > SQL_BYTES_MAX:
                     text = f"the answer is larger than {SQL_BYTES_MAX} bytes; expected fewer rows or columns"
                     raise LimitExceeded(text, field="bytes")
-        # Not orjson, which reads integers of more than 64 bits as floats, and refuses what is not UTF-8.
+        # Not orjson, which reads integers of more than 64 bits as floats, and rejects invalid UTF-8.
         rows = [json.loads(line.decode(errors="replace")) for line in body.splitlines()]
         return SqlAnswer(columns, rows, asked_lines[0].is_cut, time.monotonic() - began_s)
 
@@ -234,7 +234,7 @@ class ApiSource:
 
     async def _answer(self, queue: QueryQueue, ask: Callable[[Store], LimitedLines]) -> Answer:
         asked, body = await self._body(queue, ask)
-        # Seconds for the largest answers: other requests go on meanwhile.
+        # Takes seconds for the largest answers; other requests continue meanwhile.
         rows = await asyncio.to_thread(lambda: list(rows_of([body])))
         return Answer(rows, asked.is_cut, asked.close_keys)
 
@@ -268,9 +268,9 @@ def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | Non
 
 
 async def _timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of an answer. Raises `StoreTrouble` after `WALL_SECONDS_MAX` without one.
+    """Yield the pieces of an answer. Raises `StoreTrouble` after `WALL_SECONDS_MAX` without a piece.
 
-    The client does not count: pieces that it has not read are in the spool.
+    A slow client has no effect: the spool holds the pieces that it has not read.
     """
     while (piece := await _next_piece(pieces)) is not None:
         yield piece
@@ -287,7 +287,7 @@ async def _next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
 
 @asynccontextmanager
 async def _audited(request: web.Request, digest: str) -> AsyncIterator[None]:
-    """Log who ran which statement, how long it took and how it ended. The text itself is not logged."""
+    """Log the client, the digest, the duration and the result of a statement, without its text."""
     began_s, failure = time.monotonic(), ""
     try:
         yield

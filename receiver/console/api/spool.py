@@ -4,7 +4,7 @@ The store must not wait for a client: a waiting statement occupies memory and a 
 exceed its time limit. Therefore the statement runs at its own pace, and the client reads from the spool.
 
 Invariant: unread bytes in memory and on disk are bounded. Without disk space, the statement waits for
-    the client, and fails once the client has read nothing for `STALL_S`.
+    the client, and fails if the client reads nothing for `STALL_S`.
 Never: creates a file with a name, so a crash leaves no files.
 """
 
@@ -51,7 +51,7 @@ class SpoolSpace:
         return self._used_bytes
 
     def reserve_file(self) -> bool:
-        """Reserve the disk space of one file. Return False if there is not enough."""
+        """Reserve the disk space of a file. Return False if the space is not sufficient."""
         # The size of a whole file counts, because a file may grow to it without another check.
         disk = os.statvfs(self.directory)
         # Outside the lock, because the call may wait for the disk; the result is out of date at once in any
@@ -66,7 +66,7 @@ class SpoolSpace:
             return True
 
     def release_file(self) -> None:
-        """Release the space of one file."""
+        """Release the space of a file."""
         with self._lock:
             self._used_bytes -= FILE_BYTES_MAX
 
@@ -113,7 +113,7 @@ class _Extent:
 
 
 class Spool:
-    """Unread pieces of one response. One thread appends, another takes them."""
+    """Unread pieces of a response. One thread appends pieces, another thread takes them."""
 
     def __init__(self, space: SpoolSpace) -> None:
         self._space = space
@@ -170,14 +170,14 @@ class Spool:
                 self._memory_bytes -= len(piece)
                 return piece
             content = piece.file.read(piece.offset, piece.size_bytes)
-            # Also the newest file: the next piece that needs the disk then reserves another one.
+            # Also the newest file: the next piece that needs the disk reserves a new file.
             if not piece.file.unread_count:
                 self._files.remove(piece.file)
                 piece.file.close()
             return content
 
     def _has_room_on_disk(self, count_bytes: int) -> bool:
-        """Return whether the newest file, or a new one, has room for this many bytes."""
+        """Return whether the newest file or a new file has room for this many bytes."""
         if self._files and self._files[-1].size_bytes + count_bytes <= FILE_BYTES_MAX:
             return True
         # A piece larger than a file waits for the spool to be empty, which accepts any size.

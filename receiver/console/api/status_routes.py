@@ -95,7 +95,7 @@ class StatusRoutes:
         return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
 
 
-# The description has no data of customers, so clients may store it; they ask whether it has changed.
+# The description has no data of customers, so clients may store it and revalidate it.
 _HEADERS: Final = {"Cache-Control": "no-cache"}
 
 

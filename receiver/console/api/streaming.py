@@ -65,7 +65,7 @@ async def stream_from_thread(  # noqa: PLR0913 - the callbacks are named at the 
             # A query that still waits for a thread of the pool never starts.
             running_query.cancel()
             if not thread.done():
-                # A task of its own, because this one may be cancelled already and must not wait for the
+                # A separate task, because this task may be cancelled already and must not wait for the
                 # engine.
                 _cancellations.add(cancelling := asyncio.create_task(_cancel(thread, cancel, on_lost)))
                 cancelling.add_done_callback(_cancellations.discard)
@@ -78,7 +78,7 @@ def _call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -
 
 
 async def _cancel(thread: Future[None], cancel: Callable[[], object], on_lost: Callable[[], object]) -> None:
-    """Cancel the statements of a query until its thread ends: it may start another one meanwhile."""
+    """Cancel the statements of a query until its thread ends: it may start another statement meanwhile."""
     lost_at_s, is_lost = time.monotonic() + LOST_AFTER_S, False
     while not thread.done():
         if not is_lost and time.monotonic() >= lost_at_s:
@@ -112,8 +112,8 @@ async def _pieces(
     is_abandoned: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
     while True:
-        # Both statements precede `take`: a piece that arrives during `take` must wake us, and a query that
-        # ends during `take` may have added a last piece.
+        # Both statements precede `take`: a piece that arrives during `take` must wake this task, and a query
+        # that ends during `take` may have added a last piece.
         arrived.clear()
         is_over = running_query.done()
         # In a thread, because it may read the disk, and waits while the query writes to the disk.

@@ -1,9 +1,9 @@
 """Routes of a trace, and of the differences of two traces.
 
-GET /api/v1/traces/{id}?format=lines          every stored column, one JSON object a span
+GET /api/v1/traces/{id}?format=lines          every stored column, a JSON object for each span
 GET /api/v1/traces/{id}?format=otlp-json      one `TracesData` in OTLP JSON
 GET /api/v1/traces/{id}?format=otlp-protobuf  one `TracesData` in protobuf
-GET /api/v1/traces/{id}/compare/{other}       the differences of two traces, one JSON object a span
+GET /api/v1/traces/{id}/compare/{other}       the differences of two traces, an object for each pair
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from receiver.console.api.access import CALLER
 from receiver.console.api.answers import send_trace
 from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
 from receiver.console.api.lines import StreamedAnswer, end_line, no_end
-from receiver.console.api.route import Route
+from receiver.console.api.route import Route, query_route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.parameter_types import TRACE_ID, choice
@@ -68,17 +68,8 @@ class TraceRoutes:
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
         return (
-            Route(
-                "GET", "/api/v1/traces/{id}", self._trace, "viewer", within_projects=True, operation=_TRACE
-            ),
-            Route(
-                "GET",
-                "/api/v1/traces/{id}/compare/{other}",
-                self._comparison,
-                "viewer",
-                within_projects=True,
-                operation=_COMPARISON,
-            ),
+            query_route("/api/v1/traces/{id}", self._trace, _TRACE),
+            query_route("/api/v1/traces/{id}/compare/{other}", self._comparison, _COMPARISON),
         )
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
@@ -105,8 +96,8 @@ def trace_answer(trace_id: str, query: Mapping[str, str], projects: Sequence[str
         for piece in started[0].pieces():
             has_lines = True
             yield piece
-        # After the lines: a connection runs one statement at a time. Not without lines: it would find the
-        # spans of a trace that is entirely of other projects, and take longer than for an unknown trace.
+        # After the lines: a connection runs one statement at a time. Only with lines: otherwise the time
+        # would reveal whether a trace of other projects exists.
         if has_lines:
             hidden.append(hides_spans(store, plain, projects))
 

@@ -23,7 +23,7 @@ ANSWER_BYTES_MAX = 16 << 20
 
 
 class Sample(NamedTuple):
-    """One value of a metric."""
+    """A value of a metric."""
 
     name: str
     """Name without the common prefix; a counter ends in `_total`."""

@@ -50,7 +50,7 @@ _SPAN_KINDS: Final[dict[Kind, Sequence[str]]] = {"database": ("client",), "queue
 
 
 class Call(NamedTuple):
-    """All calls from one node to another."""
+    """All calls between two nodes, in one direction."""
 
     client: Node
     server: Node
@@ -157,7 +157,7 @@ def _between_services(row: Row) -> Call:
 
 def _of_system(system: Node, row: Row, span_kind: str, condition: str) -> Call:
     service = Node("service", row["group"])
-    # A consumer gets messages from the queue; all others call the system.
+    # A consumer receives messages from the queue; other services call the system.
     ends = (system, service) if span_kind == "consumer" else (service, system)
     numbers = row["spans"], row["errors"], row["p50_ms"], row["p95_ms"]
     return Call(*ends, *numbers, all_of(term("service", service.name), condition))

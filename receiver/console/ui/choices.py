@@ -20,12 +20,12 @@ DEPLOYMENTS_MAX = 1_000
 """Maximum number of deployments in a list; it has the newest."""
 SHOWN_MAX = 200
 """Maximum number of deployments that the frame offers."""
-KEPT_S_MIN = 10.0
+CACHED_S_MIN = 10.0
 """Minimum time for which a list is cached."""
-KEPT_PER_COST = 50
+CACHED_PER_COST = 50
 """Minimum time in the cache as a multiple of the query's time: large stores are queried less often."""
 LISTS_MAX = 128
-"""Maximum number of cached lists: users with the same projects share one."""
+"""Maximum number of cached lists: users with the same projects share a list."""
 CHOSEN: Final = ("project", "deployment")
 
 
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
     text: str
 
 
-class _Kept(NamedTuple):
+class _CachedList(NamedTuple):
     rows: Sequence[Row]
     until_s: float
 
@@ -46,11 +46,11 @@ class Choices:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._kept: dict[tuple[str, ...], _Kept] = {}
+        self._cached: dict[tuple[str, ...], _CachedList] = {}
 
     async def load(self, view: View) -> None:
         """Query the list of the caller, unless it is cached. An error keeps the previous list."""
-        began_s, cached = self._now(), self._kept.get(view.projects)
+        began_s, cached = self._now(), self._cached.get(view.projects)
         if cached is not None and began_s < cached.until_s:
             return
         try:
@@ -59,14 +59,14 @@ class Choices:
         except ReceiverError:
             return
         ended_s = self._now()
-        if len(self._kept) >= LISTS_MAX:
-            self._kept.clear()
-        until_s = ended_s + max(KEPT_S_MIN, KEPT_PER_COST * (ended_s - began_s))
-        self._kept[view.projects] = _Kept(answer.rows, until_s)
+        if len(self._cached) >= LISTS_MAX:
+            self._cached.clear()
+        until_s = ended_s + max(CACHED_S_MIN, CACHED_PER_COST * (ended_s - began_s))
+        self._cached[view.projects] = _CachedList(answer.rows, until_s)
 
     def of(self, view: View) -> dict[str, list[Choice]]:
         """Return the known projects, and the known deployments of the chosen project."""
-        cached = self._kept.get(view.projects)
+        cached = self._cached.get(view.projects)
         rows = cached.rows if cached else ()
         chosen = view.chosen.get("project")
         of_project = [row for row in rows if chosen in (None, row["project"])]

@@ -1,4 +1,4 @@
-"""Forms that replay or drop a dead letter, with the same handlers as the API.
+"""Forms that replay or drop a dead letter. The API has the same handlers.
 
 After a change the browser is redirected to the page of the receiver, which shows the result. A form that
 fails is answered with the error, so that the log of changes has its status.

@@ -21,7 +21,7 @@ HEADERS: Final = {
 
 
 def document(status: int, text: str, more: Mapping[str, str] | None = None) -> web.Response:
-    """Return a document. `more`: headers besides those of all pages."""
+    """Return a document. `more`: additional headers."""
     headers = {**HEADERS, **(more or {}), hdrs.CONTENT_TYPE: "text/html; charset=utf-8"}
     return web.Response(status=status, body=text.encode(), headers=headers)
 

@@ -1,6 +1,6 @@
-"""Error pages: a browser that requests a page gets each error as a page with links, not as problem details.
+"""Error pages: a browser receives each error as a page with links, not as problem details.
 
-Errors of a page's own queries are shown in its frame (`site`). These pages are for all other errors: an
+Errors of a page's own queries are shown in its frame (`site`). These pages show all other errors: an
 unknown path, a method that a path does not have, an insufficient role, a request of another origin.
 """
 
@@ -32,7 +32,7 @@ TITLES: Final = {
 }
 """Headings by status."""
 TITLE = "This did not work"
-"""Heading for all other statuses."""
+"""Heading for statuses without an entry in `TITLES`."""
 
 
 OTHER_PROJECTS: Final = "this page shows data of all projects; your user is limited to some"
@@ -51,16 +51,16 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 class ErrorPages:
-    """Middleware that answers a browser with pages."""
+    """Middleware that shows errors to a browser as pages."""
 
     def __init__(self, more: Sequence[Page] = ()) -> None:
-        """`more`: pages besides those of the console."""
+        """`more`: pages of other areas."""
         self._templates = environment()
         self._more = more
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Replace problem details by a page if a browser shows the answer."""
+        """Replace problem details with a page if a browser shows the answer."""
         response = await handler(request)
         if not (
             isinstance(response, web.Response) and response.content_type == PROBLEM and is_for_reader(request)

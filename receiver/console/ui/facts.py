@@ -1,4 +1,4 @@
-"""Facts about the receiver that pages show besides spans: settings, checks, journal, ledger, dead letters.
+"""Facts about the receiver for the pages: settings, checks, journal, ledger, dead letters.
 
 Invariant: no fact contains a secret or waits for the store, so pages show them during its outage, too.
 """
@@ -49,7 +49,7 @@ class JournalRoom(NamedTuple):
     room_bytes: int
     """Bytes that the journal may still grow: up to its maximum, or until the disk is too full."""
     full_in_s: float | None
-    """Time until it is full if nothing more is stored; `None` while the receiver keeps up."""
+    """Time until it is full if the store accepts no more rows; `None` while the receiver keeps up."""
 
     @property
     def used_share(self) -> float:
@@ -59,7 +59,7 @@ class JournalRoom(NamedTuple):
 
 @dataclass(slots=True)
 class ReceiverFacts:
-    """Source of facts about the receiver."""
+    """Facts about the receiver, which pages read."""
 
     loaded: Loaded
     """Settings in force with their origins; replaced at a reload."""

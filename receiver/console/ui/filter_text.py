@@ -44,7 +44,7 @@ def _has_spansets(text: str) -> bool:
 
 
 def without_term(text: str, removed: str) -> str | None:
-    """Return the filter without one of its terms; `None` if it does not have this term, or has OR or NOT."""
+    """Return the filter without a term; `None` if it lacks this term, or has OR or NOT."""
     if _OR_NOT.search(text):
         return None
     # Users type most values without quotation marks.
@@ -55,7 +55,7 @@ def without_term(text: str, removed: str) -> str | None:
     return None
 
 
-def is_about_spans(text: str) -> bool:
+def is_of_spans(text: str) -> bool:
     """Return whether the filter is a condition on spans, not on traces. Raises `InvalidFilter`."""
     parse_any_form(text)
     try:

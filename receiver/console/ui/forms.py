@@ -1,7 +1,7 @@
 """Forms of the pages: their fields, within limits.
 
-Against requests of other sites: the check of Host and Origin covers every request, and browsers do not add
-the session cookie to them (`SameSite=Strict`).
+Protection against requests of other sites: the check of Host and Origin covers every request, and browsers
+send no session cookie across sites (`SameSite=Strict`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Login page: exchanges a token for a session cookie.
 
-Against requests of other sites: the check of Host and Origin, which covers every request; browsers do not add
-the cookie to them (`SameSite=Strict`); and a login redirects only to paths of this site.
+Protection against requests of other sites: the check of Host and Origin covers every request, browsers send
+no cookie across sites (`SameSite=Strict`), and a login redirects only to paths of this site.
 """
 
 from __future__ import annotations

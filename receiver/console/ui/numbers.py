@@ -32,7 +32,7 @@ def change(ratio: float | None) -> str:
 
 
 def per_minute(number: float, seconds: float) -> str:
-    """Return a rate: `1,240/min`. A rate below one a minute is per hour or day: `1.5/h`, `0.2/d`."""
+    """Return a rate: `1,240/min`. A rate below 1/min is per hour or day: `1.5/h`, `0.2/d`."""
     rate, unit = number * 60 / seconds if seconds else 0.0, "min"
     for factor, longer in ((60, "h"), (24, "d")):
         if 0 < rate < 1:

@@ -13,7 +13,7 @@ from multidict import MultiDict
 from receiver.console.queries.question import reject_unknown_parameters
 
 FRAME: Final = ("since", "until", "project", "deployment")
-"""Parameters of every page: the links of the frame carry them from one page to the next."""
+"""Parameters of every page: the links of the frame keep them."""
 FILTER: Final = "filter"
 _FILTER_IN_OLD_LINKS: Final = "q"
 
@@ -21,7 +21,7 @@ _FILTER_IN_OLD_LINKS: Final = "q"
 def checked_parameters(query: Mapping[str, str], own: tuple[str, ...]) -> Mapping[str, str]:
     """Return the parameters of a page. Raises `MalformedBody` for an unknown or repeated parameter.
 
-    `own`: parameters of the page, besides those of every page.
+    `own`: parameters of the page in addition to `FRAME`.
     """
     if FILTER in own:
         query = MultiDict(

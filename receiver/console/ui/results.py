@@ -1,6 +1,6 @@
 """Results of changes, which a page shows after the redirect that follows the form.
 
-They are kept in memory under a random key: a text in the URL could come from a link of another site.
+They are in memory under a random key, because a text in the URL could come from a link of another site.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Routes of the pages. The frame of a slow page is sent before its answer; an error is shown in the frame."""
+"""Routes of the pages. The frame of a slow page is sent before its content, and shows errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from receiver.http.media_types import JSON
 FRAME_AFTER_S = 0.05
 """A page that takes longer is sent in two parts: first its frame, so that the user sees it at once."""
 RECORD_FRAME_AFTER_S = 1.0
-"""The same for a page of one record. Long enough to send status 404 if the record does not exist."""
+"""The same for a page of a single record: long enough to send status 404 if the record does not exist."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
@@ -71,7 +71,7 @@ class Site:
         more: Sequence[Page] = (),
         templates: Sequence[str] = (),
     ) -> None:
-        """`more`: pages besides those of the console; `templates`: packages with their templates."""
+        """`more`: pages of other areas; `templates`: packages with their templates."""
         self._source_for = source_for
         self._facts = facts
         self._pages = {**PAGES, **{page.name: page for page in more}}
@@ -120,7 +120,7 @@ class Site:
         frame_after_s = max(FRAME_AFTER_S, RECORD_FRAME_AFTER_S * page.is_record)
         choices = [asyncio.ensure_future(self._choices.load(view))] if page.has_pickers else []
         try:
-            # Both, because a frame that is sent without choices gets them from its script.
+            # Both: the script of a frame that was sent without choices loads them.
             await asyncio.wait([build, *choices], timeout=frame_after_s)
             frame = await self._frame(page, view)
             if build.done():
@@ -199,7 +199,7 @@ class Site:
         return _json(orjson.dumps(await self._source_for(request).matching(request.match_info["id"], tree)))
 
     async def _span(self, request: web.Request) -> web.Response:
-        """Answer with one span in full."""
+        """Answer with all fields of a span."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
         if row is None:
             raise web.HTTPNotFound

@@ -59,7 +59,7 @@ _FUNCTIONS = {
 def environment(more: Sequence[str] = ()) -> Environment:
     """Return the environment of all templates, which escapes in files of every name.
 
-    `more`: packages with templates besides those of the console.
+    `more`: packages with the templates of other areas.
     """
     # `autoescape=True` rather than a choice by file name: no template is exempt.
     made = Environment(

@@ -64,7 +64,7 @@ class View:
         return self.caller.projects if self.caller else ()
 
     def project_text(self, project_id: str) -> str:
-        """Return a project as pages show it: its name, if the platform has sent one, beside its id."""
+        """Return the text of a project: its id, with its name if the platform has sent a name."""
         name = self.facts.project_name(project_id)
         return f"{name} ({project_id})" if name else project_id
 
@@ -137,7 +137,7 @@ class View:
         return f"{quote(self.path)}?{urlencode({**self.query, **self.times}, quote_via=quote)}"
 
     def without(self, name: str) -> str:
-        """Return the URL of this page without one of its parameters."""
+        """Return the URL of this page without a parameter."""
         others = {key: value for key, value in self.query.items() if key != name}
         return f"{quote(self.path)}?{urlencode({**others, **self.times}, quote_via=quote)}"
 

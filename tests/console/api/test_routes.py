@@ -126,7 +126,7 @@ class SlowStore(MemoryStore):
 
     def __init__(self, store: Store) -> None:
         super().__init__()
-        self.marked, self.cancel = store.marked, store.cancel  # type: ignore[method-assign]  # of that engine
+        self.marked, self.cancel = store.marked, store.cancel  # type: ignore[assignment, method-assign]  # of that engine
         self._rows = store.rows
         self.codes: Queue[int | None] = Queue()
 

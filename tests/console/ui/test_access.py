@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -14,9 +12,7 @@ from structlog.testing import capture_logs
 
 from receiver.console.api.access import COOKIE
 from receiver.console.api.route import ROUTES, Route
-from receiver.console.api.routes import Api
 from receiver.console.api.sessions import new_key
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.ui import login
 from receiver.logs import RateLimited
 from receiver.settings import Access, Proxy, User
@@ -32,6 +28,7 @@ from tests.support.access import (
     log_in,
     session,
 )
+from tests.support.api import api_over
 from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
 
@@ -138,9 +135,7 @@ async def test_route_without_an_entry_requires_an_administrator() -> None:
     async def answer(_request: web.Request) -> web.Response:
         return web.Response()
 
-    with ThreadPoolExecutor(1) as pool:
-        space = SpoolSpace(Path(), 0, lambda: 0)
-        api = Api(MemoryStore(), str, dict, dict, dict, pool, pool, space, access=lambda: USERS)
+    with api_over(MemoryStore(), access=lambda: USERS) as api:
         application = api.application()
         application.router.add_get("/unlisted", answer)
         async with TestClient(TestServer(application)) as client:
@@ -179,45 +174,33 @@ async def test_unknown_path_is_answered_404_to_every_known_caller(start: StartRe
         pytest.param({"Authorization": f"Basic {VIEWER.token}"}, id="other scheme"),
         pytest.param({**session(VIEWER), "Authorization": "Bearer wrong"}, id="session and wrong token"),
         pytest.param({"x-user": "vera"}, id="header of a proxy that is not configured"),
+        pytest.param([*bearer(VIEWER).items()] * 2, id="two tokens"),
+        pytest.param([*bearer(VIEWER).items(), ("authorization", "Basic eDp5")], id="two schemes"),
+        pytest.param([*session(VIEWER).items()] * 2, id="two headers of cookies"),
+        pytest.param({"Cookie": "; ".join([session(VIEWER)["Cookie"]] * 2)}, id="two sessions in a header"),
+        pytest.param(
+            [*session(VIEWER).items(), ("Authorization", "Basic a"), ("Authorization", "Basic b")],
+            id="session and two others",
+        ),
     ],
 )
-async def test_caller_without_a_valid_proof_is_unknown(start: StartReceiver, headers: Headers) -> None:
+async def test_caller_without_one_valid_proof_is_unknown(
+    start: StartReceiver, headers: Headers | list[tuple[str, str]]
+) -> None:
     answer = await (await start()).get("/api/v1/health", headers=headers)
 
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-@each_case(
-    "headers",
-    [
-        [*bearer(VIEWER).items(), *bearer(VIEWER).items()],
-        [*bearer(VIEWER).items(), ("authorization", "Basic eDp5")],
-        [*session(VIEWER).items(), *session(VIEWER).items()],
-        [("Cookie", "; ".join([session(VIEWER)["Cookie"]] * 2))],
-        [*session(VIEWER).items(), ("Authorization", "Basic a"), ("Authorization", "Basic b")],
-    ],
-    ids=["tokens", "two schemes", "two cookie headers", "two sessions in a header", "session and two others"],
-)
-async def test_caller_with_repeated_credentials_is_unknown(
-    start: StartReceiver, headers: list[tuple[str, str]]
+async def test_scheme_is_accepted_in_any_case_and_the_api_token_is_of_an_administrator(
+    start: StartReceiver,
 ) -> None:
-    assert (await (await start()).get("/api/v1/health", headers=headers)).status == 401
-
-
-@each_case("scheme", ["bearer", "BEARER"])
-async def test_scheme_of_a_token_is_accepted_in_any_case(start: StartReceiver, scheme: str) -> None:
-    headers = {"Authorization": f"{scheme} {VIEWER.token}"}
-
-    assert (await (await start()).get("/api/v1/health", headers=headers)).status != 401
-
-
-async def test_holder_of_the_api_token_is_an_administrator(start: StartReceiver) -> None:
     client = await start(USERS, token="s")
 
-    for token in ("s", ADMIN.token):
-        answer = await client.delete("/api/v1/dead/1", headers={"Authorization": f"Bearer {token}"})
-        assert answer.status not in {401, 403}
+    for scheme, token in (("Bearer", "s"), ("bearer", ADMIN.token), ("BEARER", ADMIN.token)):
+        answer = await client.delete("/api/v1/dead/1", headers={"Authorization": f"{scheme} {token}"})
+        assert answer.status not in {401, 403}, scheme
 
 
 async def test_api_without_configured_credentials_serves_every_caller(start: StartReceiver) -> None:
@@ -228,16 +211,13 @@ async def test_api_without_configured_credentials_serves_every_caller(start: Sta
     assert (answer.status, answer.headers["Location"]) == (303, "/search")
 
 
-async def test_api_answers_401_to_a_browser_too(start: StartReceiver) -> None:
+async def test_api_answers_401_to_a_browser_and_refuses_a_form_of_this_origin(start: StartReceiver) -> None:
     client = await start()
 
-    assert (await client.get("/api/v1/health", headers={"Accept": "text/html"})).status == 401
+    unknown = await client.get("/api/v1/health", headers={"Accept": "text/html"})
+    form = await client.post("/api/v1/dead/1/replay", data={"a": "b"}, headers=session(ADMIN))
 
-
-async def test_form_of_this_origin_does_not_change_data(start: StartReceiver) -> None:
-    answer = await (await start()).post("/api/v1/dead/1/replay", data={"a": "b"}, headers=session(ADMIN))
-
-    assert answer.status == 415
+    assert (unknown.status, form.status) == (401, 415)
 
 
 PROXY = Access(proxy=Proxy(user_header="X-User", allowed_peers=("127.0.0.0/8", "::1"), role="operator"))

@@ -87,8 +87,8 @@ async def test_users_with_other_projects_never_share_a_list() -> None:
 
 
 async def test_list_is_cached_in_proportion_to_the_time_of_its_query() -> None:
-    for seconds, kept_s in ((0.001, choices.KEPT_S_MIN), (2.0, 2.0 * choices.KEPT_PER_COST)):
-        times = iter([0.0, seconds, seconds + kept_s - 0.1, seconds + kept_s, seconds + kept_s])
+    for seconds, cached_s in ((0.001, choices.CACHED_S_MIN), (2.0, 2.0 * choices.CACHED_PER_COST)):
+        times = iter([0.0, seconds, seconds + cached_s - 0.1, seconds + cached_s, seconds + cached_s])
         offered, source = Choices(lambda times=times: next(times)), Deployments()  # type: ignore[misc]
         for expected in (1, 1, 2):
             await offered.load(view(source))

@@ -1,4 +1,4 @@
-"""Layered layout: properties that hold for every graph."""
+"""Layered layout of the service map and its positions in pixels: properties that hold for every graph."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from receiver.console.ui.charts.layered_layout import (
     layers_of,
     layout,
 )
+from receiver.console.ui.charts.map_geometry import MapGeometry
 
 NODES_MAX = 12
 
@@ -33,70 +34,76 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
 def acyclic_graphs(draw: st.DrawFn) -> tuple[int, list[Edge]]:
     """Return a graph without cycles whose edges follow a random order of the nodes, not their numbers."""
     count, edges = draw(graphs())
-    place_of = draw(st.permutations(range(count)))
-    return count, [(a, b) for a, b in edges if place_of[a] < place_of[b]]
+    position_of = draw(st.permutations(range(count)))
+    return count, [(a, b) for a, b in edges if position_of[a] < position_of[b]]
 
 
 @given(acyclic_graphs())
-def test_every_edge_of_an_acyclic_graph_points_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
+def test_acyclic_graph_has_only_forward_edges_and_nodes_beside_their_neighbours(
+    graph: tuple[int, list[Edge]],
+) -> None:
     count, edges = graph
 
-    result = layout(count, edges)
+    result, layers = layout(count, edges), layers_of(count, edges)
 
     assert not any(result.is_reversed)
-    assert all(result.layers[a] < result.layers[b] for a, b in edges)
-
-
-@given(graphs())
-def test_every_edge_that_is_not_reversed_points_to_a_later_layer(graph: tuple[int, list[Edge]]) -> None:
-    count, edges = graph
-
-    result = layout(count, edges)
-
-    for (a, b), is_back in zip(edges, result.is_reversed, strict=True):
-        assert (result.layers[a] > result.layers[b]) is is_back
-        assert result.layers[a] != result.layers[b]
-
-
-@given(acyclic_graphs())
-def test_each_node_is_directly_after_or_before_a_neighbour(graph: tuple[int, list[Edge]]) -> None:
-    count, edges = graph
-
-    layers = layers_of(count, edges)
-
+    assert all(result.layers[a] < result.layers[b] for a, b in edges), "an edge points backwards"
     for node, layer in enumerate(layers):
         before = [layers[a] for a, b in edges if b == node]
         after = [layers[b] for a, b in edges if a == node]
-        assert layer in (max(before, default=-1) + 1, min(after, default=1) - 1)
+        nearest = (max(before, default=-1) + 1, min(after, default=1) - 1)
+        assert layer in nearest, "a node is not beside a neighbour"
 
 
 @given(graphs())
-def test_nodes_are_inside_the_layout_and_do_not_overlap(graph: tuple[int, list[Edge]]) -> None:
-    result = layout(*graph)
+def test_layout_has_disjoint_boxes_and_a_bend_of_each_edge_in_each_layer(
+    graph: tuple[int, list[Edge]],
+) -> None:
+    count, edges = graph
 
+    result = layout(count, edges)
+
+    assert result == layout(count, edges), "the same graph has another layout"
+    for (a, b), is_back, bends in zip(edges, result.is_reversed, result.bends, strict=True):
+        assert result.layers[a] != result.layers[b]
+        assert (result.layers[a] > result.layers[b]) is is_back, (
+            "an edge that is not reversed points backwards"
+        )
+        assert len(bends) == abs(result.layers[a] - result.layers[b]) - 1, "an edge lacks a bend in a layer"
+        assert all(0 <= bend <= result.height for bend in bends), "a bend is outside of the layout"
     for layer in set(result.layers):
         centers = sorted(
             center for center, own in zip(result.centers, result.layers, strict=True) if own == layer
         )
-        assert centers[0] - NODE_HEIGHT / 2 >= -1e-6
-        assert centers[-1] + NODE_HEIGHT / 2 <= result.height + 1e-6
+        assert centers[0] - NODE_HEIGHT / 2 >= -1e-6, "a box is outside of the layout"
+        assert centers[-1] + NODE_HEIGHT / 2 <= result.height + 1e-6, "a box is outside of the layout"
         assert all(below - above >= NODE_HEIGHT + GAP - 1e-6 for above, below in pairwise(centers))
 
 
 @given(graphs())
-def test_an_edge_has_a_bend_in_each_layer_between_its_ends(graph: tuple[int, list[Edge]]) -> None:
+def test_boxes_and_lines_are_inside_the_view_box_and_meet_at_different_heights(
+    graph: tuple[int, list[Edge]],
+) -> None:
     count, edges = graph
 
-    result = layout(count, edges)
+    geometry = MapGeometry(count, edges)
 
-    for (a, b), bends in zip(edges, result.bends, strict=True):
-        assert len(bends) == abs(result.layers[a] - result.layers[b]) - 1
-        assert all(0 <= bend <= result.height for bend in bends)
-
-
-@given(graphs())
-def test_the_same_graph_has_the_same_layout(graph: tuple[int, list[Edge]]) -> None:
-    assert layout(*graph) == layout(*graph)
+    for left, top in map(geometry.corner, range(count)):
+        assert 0 <= left <= left + geometry.node_width <= geometry.width
+        assert 0 <= top <= top + NODE_HEIGHT <= geometry.height
+    ends = []
+    for edge, (begin, end) in enumerate(edges):
+        points, is_back = geometry.points(edge), geometry.is_back(edge)
+        assert all(0 <= x <= geometry.width and 0 <= y <= geometry.height for x, y in points)
+        (x1, y1), *_, (x2, y2) = points
+        (left1, top1), (left2, top2) = geometry.corner(begin), geometry.corner(end)
+        assert x1 == (left1 if is_back else left1 + geometry.node_width), "a line begins beside its box"
+        assert x2 == (left2 + geometry.node_width if is_back else left2), "a line ends beside its box"
+        assert top1 < y1 < top1 + NODE_HEIGHT
+        assert top2 < y2 < top2 + NODE_HEIGHT
+        assert (x1 > x2) is is_back
+        ends += [points[0], points[-1]]
+    assert len(set(ends)) == len(ends), "two lines meet a side of a box at the same height"
 
 
 def crossings_of(result: Layout, edges: list[Edge]) -> int:

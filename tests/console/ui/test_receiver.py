@@ -206,12 +206,6 @@ async def test_answers_failed_checks_and_certificate_come_from_the_admin_port(
         assert text in page.text
 
 
-async def test_page_says_when_the_admin_port_does_not_answer(site: Client) -> None:
-    page = await page_of(site, "/receiver")
-
-    assert "the admin port did not answer" in page.text
-
-
 async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, facts: FactsOfTest) -> None:
     facts.dead_letters = listed([dead_letter()])
 

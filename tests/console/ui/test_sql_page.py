@@ -12,8 +12,15 @@ from receiver.console.api import source
 from receiver.console.api.source import SqlAnswer
 from receiver.console.queries.raw_sql.statement import QUERY_CHARS_MAX, Column
 from receiver.console.ui.charts.result_chart import BARS_MAX, HUES, result_chart
-from receiver.console.ui.pages.sql import CELL_CHARS_MAX, LINK_BYTES_MAX, ROWS_MAX, Cell, cell_of, link_of
-from receiver.console.ui.pages.sql_examples import EXAMPLES
+from receiver.console.ui.pages.sql import (
+    CELL_CHARS_MAX,
+    EXAMPLES,
+    LINK_BYTES_MAX,
+    ROWS_MAX,
+    Cell,
+    cell_of,
+    link_of,
+)
 from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, Client, StartReceiver
 from tests.console.ui.test_pages import Document
 from tests.support.access import OPERATOR, VIEWER, session

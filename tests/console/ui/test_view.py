@@ -41,30 +41,24 @@ def test_times_of_a_page_are_absolute_and_include_the_current_second() -> None:
     }
 
 
-def test_link_keeps_project_and_deployment_and_drops_empty_parameters() -> None:
-    link = view(project="a&b", deployment="", since="1h").link("/search", filter="status=error", sort="")
+def test_links_keep_the_project_and_the_range() -> None:
+    chosen = view(project="a&b", deployment="", since="1h")
 
-    assert link == (
+    assert chosen.link("/search", filter="status=error", sort="") == (
         "/search?project=a%26b&filter=status%3Derror"
         "&since=2027-01-15T07%3A00%3A00.000Z&until=2027-01-15T08%3A00%3A01.000Z"
     )
-
-
-def test_link_of_the_frame_keeps_an_age_and_no_other_parameter() -> None:
-    assert (
-        view(project="a&b", since="6h", filter="x").page_link("/search") == "/search?project=a%26b&since=6h"
+    assert view(since="1h", filter="x").permalink == (
+        "/errors?since=2027-01-15T07%3A00%3A00.000Z&filter=x&until=2027-01-15T08%3A00%3A01.000Z"
     )
+    # The links of the frame keep an age, and no other parameter.
+    of_frame = view(project="a&b", since="6h", filter="x")
+    assert of_frame.page_link("/search") == "/search?project=a%26b&since=6h"
     assert view(since="6h", until="2h").page_link("/") == "/?since=6h&until=2h"
 
 
 def test_filter_joins_the_chosen_project_with_other_terms() -> None:
     assert view(project="prj_1").filter("", "status=error") == 'project="prj_1" status=error'
-
-
-def test_permalink_replaces_ages_with_absolute_times() -> None:
-    assert view(since="1h", filter="x").permalink == (
-        "/errors?since=2027-01-15T07%3A00%3A00.000Z&filter=x&until=2027-01-15T08%3A00%3A01.000Z"
-    )
 
 
 def test_joined_filters_must_all_match() -> None:

@@ -57,7 +57,7 @@ _PROBLEM_SCHEMA: Final = {
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return the description of the routes that have one."""
+    """Return the description of all routes with an `operation`."""
     described = [(route, route.operation) for route in routes if route.operation is not None]
     types = [operation.row for _, operation in described if operation.row is not None]
     schemas, components = msgspec.json.schema_components(

@@ -17,7 +17,7 @@ BY_QUERY: Final = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
-"""Errors of a route that runs a query: a limit is exceeded, the queue is full, the store is unavailable."""
+"""Errors of queries: a limit is exceeded, the queue is full, or the store is unavailable."""
 BY_STORE: Final = (HTTPStatus.SERVICE_UNAVAILABLE,)
 _TIME_TEXT: Final = "an age such as 24h, or an instant such as 2026-01-31T10:00Z"
 FILTER: Final = Parameter("filter", "a filter, like service=web status=error")
@@ -38,9 +38,9 @@ class Operation(NamedTuple):
     parameters: tuple[Parameter, ...] = ()
     content_types: tuple[str, ...] = (JSON,)
     errors: tuple[HTTPStatus, ...] = ()
-    """Errors besides those that the method and the parameters imply."""
+    """Errors in addition to those of the method and the parameters."""
     body: tuple[Parameter, ...] = ()
-    """Members of the JSON object that a POST sends. None: its body is not read."""
+    """Members of the JSON object in the body of a POST. If empty, the body is not read."""
     row: type | None = None
     """A `TypedDict`: a line of the first content type, or the document if that is JSON."""
 
@@ -51,7 +51,7 @@ def since(default: str = SINCE_DEFAULT) -> Parameter:
 
 
 def question_parameters(question: Question[Any]) -> Iterator[Parameter]:
-    """Yield all parameters of a question."""
+    """Yield all parameters of a query."""
     yield from question.parameters
     if question.has_filter:
         yield FILTER

@@ -126,13 +126,13 @@ class ClickHouseEndpoint:
             return whole or await send(request, first, pieces, streamed)
 
     def _check_token(self, request: web.Request) -> None:
-        """Raise `ClientError` unless the request has the token, if there is one."""
+        """Raise `ClientError` if a token is configured and the request does not have it."""
         token = self._token().encode()
-        given = [text for text in _passwords_of(request) if text]
-        # Each is compared, so that the time does not depend on where a client sends it.
-        is_known = any([hmac.compare_digest(token, text) for text in given])  # noqa: C419 - as above
+        passwords = [text for text in _passwords_of(request) if text]
+        # Every value is compared, so that the time does not depend on the position of the right value.
+        is_known = any([hmac.compare_digest(token, text) for text in passwords])  # noqa: C419 - as above
         if token and (not is_known or _has_repeated_credentials(request)):
-            status = HTTPStatus.FORBIDDEN if given else HTTPStatus.UNAUTHORIZED
+            status = HTTPStatus.FORBIDDEN if passwords else HTTPStatus.UNAUTHORIZED
             raise ClientError(
                 "the password is missing or wrong; expected api.clickhouse_token", NOT_AUTHENTICATED, status
             )
@@ -182,20 +182,20 @@ def _check_rows(request: web.Request, content: bytearray) -> None:
 
 
 def _query_id_of(request: web.Request) -> str:
-    """Return the id that the client has given to its query, if a header can carry it, or a new one."""
-    given = request.query.get("query_id", "")
-    is_usable = given.isascii() and given.isprintable() and len(given) <= _ID_CHARS_MAX
-    return given if given and is_usable else token_hex(16)
+    """Return the query id of the client if it is valid in a header; otherwise a new id."""
+    query_id = request.query.get("query_id", "")
+    is_valid = query_id.isascii() and query_id.isprintable() and len(query_id) <= _ID_CHARS_MAX
+    return query_id if query_id and is_valid else token_hex(16)
 
 
 def _has_repeated_credentials(request: web.Request) -> bool:
-    """Return whether a password is repeated. A proxy in front may check one, and this receiver the other."""
+    """Return whether a password is repeated. A proxy in front may check a different value."""
     headers = (request.headers.getall(name, ()) for name in (hdrs.AUTHORIZATION, "X-ClickHouse-Key"))
     return any(len(values) > 1 for values in (*headers, request.query.getall("password", ())))
 
 
 def _passwords_of(request: web.Request) -> Iterator[bytes]:
-    """Yield what the request has where clients send a password."""
+    """Yield the values of the request in which clients send a password."""
     # aiohttp decodes headers with surrogates.
     authorization = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="surrogateescape")
     yield request.headers.get("X-ClickHouse-Key", "").encode(errors="surrogateescape")

@@ -55,7 +55,7 @@ _STATUS_OF: Final[Mapping[int, int]] = {
     497: HTTPStatus.FORBIDDEN,
     516: HTTPStatus.FORBIDDEN,
 }
-"""Status of a code, as ClickHouse answers; 500 for the others."""
+"""Status of each code, as ClickHouse answers; 500 for other codes."""
 _LIMIT_OF: Final = {
     158: "max_rows_to_read",
     159: "max_execution_time",
@@ -63,7 +63,7 @@ _LIMIT_OF: Final = {
     307: "max_bytes_to_read",
     396: "max_result_rows or max_result_bytes",
 }
-"""The limit that an error is about."""
+"""Code → the exceeded limit."""
 _LATER: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _AUTHENTICATE: Final = {"WWW-Authenticate": 'Basic realm="ClickHouse server HTTP API"'}
 
@@ -109,7 +109,7 @@ def _parts_of(error: ReceiverError) -> tuple[Code, int, str, Mapping[str, str]]:
         headers = _AUTHENTICATE if error.status == HTTPStatus.UNAUTHORIZED else {}
         return error.code, error.status, str(error), headers
     if isinstance(error, InvalidStatement):
-        # An error of the engine about the statement; otherwise the guard has refused it.
+        # With a cause, the engine has rejected the statement; otherwise the guard has.
         code = _code_of(error.__cause__) if error.__cause__ else DENIED
         return code, _STATUS_OF.get(code.number, HTTPStatus.BAD_REQUEST), str(error), {}
     problem = problem_of(error, "query")

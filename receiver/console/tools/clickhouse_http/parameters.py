@@ -1,7 +1,7 @@
 """Parameters of a request, as ClickHouse's clients send them: text, format, values, limits and settings.
 
 Invariant: only listed parameters are accepted, and none is passed on by its name alone: a setting of the
-    engine gets a checked value, which for a limit is at most ours.
+    engine receives a checked value. A limit is at most the limit of the receiver.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FLAG: Final = re.compile("0|1|true|false")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?")
 _PLAIN_NAME: Final = re.compile("[a-z0-9_]{1,64}")
 _REVISION: Final = re.compile("[0-9]{1,6}")
-# Possessive (`*+`): the time to refuse a text is in proportion to its length, whatever it repeats.
+# Possessive (`*+`): the time to refuse any text is in proportion to its length.
 _TRAILING_FORMAT: Final = re.compile(r"\bFORMAT\s++([A-Za-z]\w*+)\s*+;?+\s*+$", re.IGNORECASE)
 _FIRST_WORD: Final = re.compile(r"(?:\s|\(|--[^\n]*+(?:\n|$)|/\*.*?\*/)*+([A-Za-z]++)", re.DOTALL)
 _CHANGES: Final = frozenset(
@@ -81,7 +81,7 @@ _FIXED: Final[Mapping[str, Code]] = {
     "compress": NOT_IMPLEMENTED,
     "decompress": NOT_IMPLEMENTED,
 }
-"""Parameters whose values describe what this endpoint does anyway, with the error for other values."""
+"""Parameters with one accepted value, which describes the endpoint, and the error for other values."""
 _VALUES_OF: Final = {
     **_CHOSEN,
     "readonly": re.compile("1|2"),
@@ -106,7 +106,7 @@ _IGNORED: Final = frozenset(
         *("use_skip_indexes_for_top_k", "use_skip_indexes_on_data_read"),
     }
 )
-"""Parameters without a meaning here: names, sessions (there is no state to keep) and hints about speed."""
+"""Ignored parameters: names, sessions (the endpoint has no state) and hints for the speed."""
 _READ_ELSEWHERE: Final = frozenset(("query", "default_format", "database", "client_protocol_version"))
 
 
@@ -114,7 +114,7 @@ def statement_of(
     query: Mapping[str, str], body: str, default_format: str, own_database: str
 ) -> ClientStatement:
     """Return the statement of a request. `default_format`: of its header. Raises `ClientError`."""
-    # As ClickHouse joins them: most clients send one of both.
+    # ClickHouse joins them in the same way. Most clients send only one.
     text = "\n".join(part for part in (query.get("query", ""), body) if part)
     _check_text(text)
     if query.get("database", "") not in ("", "default", own_database):
@@ -164,7 +164,7 @@ def _settings_of(query: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _chosen(name: str, value: str, code: Code) -> str:
-    """Return a value if it is one that the parameter may have."""
+    """Return a value if it is valid for the parameter."""
     if not _VALUES_OF[name].fullmatch(value):
         hint = " (HTTP compresses instead: Accept-Encoding)" if code == NOT_IMPLEMENTED else ""
         expected = _VALUES_OF[name].pattern.replace("|", " or ")
@@ -173,14 +173,14 @@ def _chosen(name: str, value: str, code: Code) -> str:
 
 
 def _unknown_setting(name: str) -> ClientError:
-    """Return the error about an unknown parameter. Its name is shown only if it is a plain word."""
+    """Return the error for an unknown parameter. It has the name only if that is a plain word."""
     shown = f" '{name}'" if _PLAIN_NAME.fullmatch(name) else ""
     known = ", ".join((*LIMITS, *_CHOSEN))
     return ClientError(f"unknown parameter{shown} in the URL; known settings are: {known}", UNKNOWN_SETTING)
 
 
 def _lowered(name: str, value: str) -> str:
-    """Return a limit: that of the client, but at most ours. Zero stands for no limit."""
+    """Return the limit of the client, or the limit of the receiver if that is lower. Zero means no limit."""
     if not _NUMBER.fullmatch(value):
         raise ClientError(f"the value of {name} is not supported; expected a number", BAD_ARGUMENTS)
     limit = min(float(value) or LIMITS[name], LIMITS[name])

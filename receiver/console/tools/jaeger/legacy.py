@@ -1,7 +1,7 @@
 """Traces in the JSON of Jaeger's older API: times in microseconds, tags, logs, processes, references.
 
-The table holds every attribute value as text, so every tag is a string. Fields of OTLP that Jaeger has no
-place for become the tags that Jaeger itself writes for them: `span.kind`, `otel.status_code`, `error`.
+The table holds every attribute value as text, so every tag is a string. Fields of OTLP that Jaeger does not
+have become the tags that Jaeger itself writes for them: `span.kind`, `otel.status_code`, `error`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Metrics for the tab *Monitor* of Jaeger UI: latencies, calls and errors over time.
 
-The RED question answers them. Latencies are in milliseconds, calls in calls per second, and errors are the
-share of the calls that failed.
+The query `red` returns the numbers. Latencies are in milliseconds, calls in calls per second, and errors are
+the share of the calls that failed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ HELP_OF: Final[Mapping[Metric, str]] = {
     "errors": "share of the calls that failed",
 }
 COLUMN_OF: Final = {0.5: "p50_ms", 0.75: "p75_ms", 0.95: "p95_ms", 0.99: "p99_ms"}
-"""Quantile → column of the RED question."""
+"""Quantile → column of the query `red`."""
 RANGE_S: Final = 3_600.0
 STEP_S_MIN: Final = 1
 SERVICES_MAX: Final = 20
-"""Maximum number of services of a request: each is a question."""
+"""Maximum number of services of a request: each is a query."""
 POINTS_MAX = 50_000
 """Maximum number of points of a service, which are answered as a whole."""
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -58,7 +58,7 @@ class WantedMetrics(NamedTuple):
     """Column of a latency."""
     by_operation: bool
     questions: Mapping[str, Asked[RedParameters]]
-    """Service → question about it."""
+    """Service → its query."""
 
 
 def wanted_metrics(metric: Metric, query: MultiMapping[str], now_s: float) -> WantedMetrics:
@@ -115,7 +115,7 @@ def metrics(store: Store, wanted: WantedMetrics, now_s: float) -> bytes:
 def _rows(store: Store, asked: Asked[RedParameters], now_s: float) -> list[Row]:
     found = red(store, asked, now_s, ALL_PERCENTILES)
     rows = list(rows_of(found.pieces()))
-    # Jaeger's form has no place to say that points are missing.
+    # Jaeger's format cannot report that points are missing.
     if found.is_cut:
         raise LimitExceeded(
             f"a service has over {POINTS_MAX} points; expected a longer step or a shorter lookback",

@@ -1,9 +1,9 @@
-"""Routes of Jaeger's HTTP API, both the older one and v3, below `/jaeger`.
+"""Routes of Jaeger's HTTP API, the older version and v3, below `/jaeger`.
 
     GET /jaeger/api/services                        names of services
     GET /jaeger/api/services/{service}/operations   names of its operations
     GET /jaeger/api/operations?service=&spanKind=   names and kinds of its operations
-    GET /jaeger/api/traces?service=&tags=&start=    traces that match, whole; `traceID`: these traces
+    GET /jaeger/api/traces?service=&tags=&start=    matching traces with all spans; `traceID`: these traces
     GET /jaeger/api/traces/{id}                     a trace
     GET /jaeger/api/dependencies?endTs=&lookback=   calls between services
     GET /jaeger/api/metrics/latencies, calls, errors, minstep   metrics of services: see `metrics`
@@ -24,9 +24,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from receiver.console.api.answers import send_document, send_trace
+from receiver.console.api.answers import send_built, send_document, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
-from receiver.console.api.reader import Query
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
@@ -125,7 +124,10 @@ class JaegerRoutes:
         else:
             wanted = search_query(request.query, LEGACY, now_s, request.query.getall("tag", []))
             find = partial(found_traces, wanted=wanted, now_s=now_s)
-        return await self._heavy(request, lambda store: encoded_traces(whole_spans(store, find(store))))
+        source = self._source_for(request)
+        return await send_document(
+            source, source.queues.heavy, lambda store: encoded_traces(whole_spans(store, find(store)))
+        )
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         trace_id = trace_id_of(request.match_info["id"])
@@ -140,27 +142,27 @@ class JaegerRoutes:
     async def _summaries(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = search_query(in_snake_case(request.query), V3, now_s)
-        return await self._heavy(request, lambda store: iter((_summaries(store, wanted, now_s),)))
+        return await self._heavy(request, lambda store: _summaries(store, wanted, now_s))
 
     async def _dependencies(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         asked = Asked[None](range=recent(request.query, EDGES_RANGE_S, now_s), limit=NAMES_MAX)
-        return await self._heavy(request, lambda store: iter((_edges(store, asked, now_s),)))
+        return await self._heavy(request, lambda store: _edges(store, asked, now_s))
 
     async def _metrics(self, metric: Metric, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = wanted_metrics(metric, request.query, now_s)
-        return await self._heavy(request, lambda store: iter((metrics(store, wanted, now_s),)))
+        return await self._heavy(request, lambda store: metrics(store, wanted, now_s))
 
     async def _short(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
-        """Answer with a document that takes short queries."""
+        """Answer with a document whose queries are short."""
         source = self._source_for(request)
-        return await send_document(source, source.queues.short, lambda store: iter((build(store),)))
+        return await send_built(source, source.queues.short, build)
 
-    async def _heavy(self, request: web.Request, query: Query) -> web.StreamResponse:
-        """Answer with a document that takes long queries."""
+    async def _heavy(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
+        """Answer with a document whose queries may read a large part of the table."""
         source = self._source_for(request)
-        return await send_document(source, source.queues.heavy, query)
+        return await send_built(source, source.queues.heavy, build)
 
 
 async def _step_min(_request: web.Request) -> web.Response:

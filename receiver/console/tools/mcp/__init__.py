@@ -1,1 +1,1 @@
-"""Endpoint of the Model Context Protocol (MCP): questions about stored spans as tools of language models."""
+"""Endpoint of the Model Context Protocol (MCP): queries over stored spans as tools of language models."""

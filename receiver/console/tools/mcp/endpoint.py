@@ -1,8 +1,8 @@
 """Route of the Model Context Protocol: POST /mcp, answered with JSON.
 
-The transport is streamable HTTP without streams and sessions: each POST is answered alone, so GET, which
-would open a stream, and DELETE, which would end a session, get 405. The revisions 2025-06-18 and 2025-03-26
-are served; only the older has batches.
+The transport is streamable HTTP without streams and sessions: each POST has its own response, so GET, which
+would open a stream, and DELETE, which would end a session, are answered with 405. The revisions 2025-06-18
+and 2025-03-26 are served; only the older revision has batches.
 
 Invariant: tools only read. The content type makes browsers send a CORS preflight before a cross-site request.
 """
@@ -92,7 +92,7 @@ class McpRoutes:
         """Return the response to a message; `None` for a notification or a response."""
         try:
             call = call_of(message)
-            # A notification asks for nothing that this server, which keeps no state, would have to do.
+            # A notification requires no action, because this server has no state.
             if call is None or call.id is None:
                 return None
             return success(call, await self._result(context, call, is_batch=is_batch))
@@ -136,7 +136,7 @@ async def _call_tool(context: Context, params: Json) -> Json:
         raise RpcError(f"the server has no such tool; expected one of {', '.join(TOOLS)}", INVALID_PARAMS)
     if not isinstance(given, dict):
         raise RpcError("arguments: expected an object", INVALID_PARAMS)
-    # A model can correct its question, so it gets the error as the result of its call.
+    # The error is the result of the call, so that the model can correct its query.
     try:
         return tool_result(await tool.call(context, tool.arguments(given)))
     except ReceiverError as error:

@@ -19,7 +19,7 @@ import orjson
 from receiver.console.api.source import Row
 
 CHARACTERS_PER_TOKEN: Final = 3
-"""Characters of JSON for a token of a language model: cautious, so that a budget of tokens is kept."""
+"""Characters of JSON for a token of a language model: a low estimate, so that no budget is exceeded."""
 CHARACTERS_MAX: Final = 48_000
 """Maximum length of the text of a result without a budget of its own, in characters."""
 TEXT_CHARACTERS_MAX: Final = 400
@@ -33,16 +33,16 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 class Found(NamedTuple):
-    """Rows that a tool found, and `head`: facts about all of them."""
+    """Rows of the result of a tool, and `head`: facts about all rows."""
 
     head: Row
     noun: str
     """Name of the list of rows: `traces`."""
     rows: Sequence[Row]
-    """The most important row comes first, because a content that is too long loses its last rows."""
+    """The most important row is first, because the last rows of a long result are dropped."""
     characters_max: int = CHARACTERS_MAX
     clean: Callable[[Any], Any] | None = None
-    """Replaces what must not be shown, in the head and in a row, before texts are cut."""
+    """Replaces secrets in the head and in each row before texts are cut."""
 
 
 def tool_result(found: Found) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def tool_result(found: Found) -> dict[str, Any]:
 
 
 def lines_of(content: Found) -> str:
-    """Return what fits as a line for the head and for each row."""
+    """Return the content as a line for the head and for each row."""
     return "\n".join(map(_json, (content.head, *content.rows)))
 
 
@@ -106,7 +106,7 @@ def fitted(found: Found) -> Found:
     # With room for the counts, which are added below.
     left = found.characters_max - len(fenced(_json({**shown, "left_out": _counts(found.rows)})))
     rows: list[Row] = []
-    # A row is made visible only when its turn comes: a trace may have a million.
+    # Rows are converted one at a time: a trace may have a million.
     for row in map(shown_value, map(clean, found.rows)):
         left -= len(_json(row)) + 1
         if left < 0:

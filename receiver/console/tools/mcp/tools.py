@@ -44,7 +44,7 @@ async def _search_traces(context: Context, arguments: Arguments) -> Found:
     answer = await context.source.ask("search", arguments)
     times = _times(arguments)
     rows = [{**row, "url": _trace_url(context, row["trace_id"])} for row in answer.rows]
-    # The page takes no TraceQL.
+    # The page does not accept TraceQL.
     is_filter = "q" not in arguments
     page = context.link("/search", filter=arguments.get("filter", ""), **times)
     return Found({**({"page": page} if is_filter else {}), **_facts(answer)}, "traces", rows)
@@ -64,7 +64,7 @@ async def trace_found(
     context: Context, trace_id: str, trace: Trace, tokens: int, clean: Callable[[str], str] = str
 ) -> Found:
     """Return the summary of a trace within a budget of tokens. `clean`: see `trace_summary.head`."""
-    # Seconds for the largest traces: other requests go on meanwhile.
+    # Takes seconds for the largest traces; other requests continue meanwhile.
     head, rows = await asyncio.to_thread(
         lambda: (trace_summary.head(trace, clean), trace_summary.rows(trace))
     )
@@ -124,7 +124,7 @@ def _times(arguments: Arguments) -> dict[str, str]:
 
 
 def _facts(answer: Answer) -> dict[str, Any]:
-    """Return facts about the answer: whether more rows match, and keys that the caller may have meant."""
+    """Return facts about the answer: whether more rows match, and similar keys."""
     keys = {"similar_keys": list(answer.close_keys)} if answer.close_keys else {}
     return {"more_match": answer.is_cut, **keys}
 

@@ -17,7 +17,7 @@ _NS_PER_MS: Final = 1e6
 
 
 def head(trace: Trace, clean: Callable[[str], str] = str) -> Row:
-    """Return the facts about the trace as a whole. `clean`: replaces secrets in names before they are cut."""
+    """Return the facts about the whole trace. `clean`: replaces secrets in names before they are cut."""
     services = Counter(span.row["ServiceName"] for span in trace.spans)
     largest = services.most_common(SERVICES_MAX)
     return {

@@ -18,7 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
-from receiver.console.api.answers import send_document, send_trace
+from receiver.console.api.answers import send_built, send_trace
 from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.responses import Handler, whole_json
 from receiver.console.api.route import Route
@@ -53,7 +53,7 @@ PROTOBUF: Final = "application/protobuf"
 TRACES_DEFAULT: Final = 20
 SPANS_DEFAULT: Final = 3
 SPANS_MAX: Final = 100
-"""Maximum number of matching spans that are shown of each trace."""
+"""Maximum number of matching spans of each trace in an answer."""
 _TRACE_FIELD: Final = b"\x0a"
 """Tag of the field `trace` of `TraceByIDResponse`: number 1, with a length."""
 _OLDER_SEARCH: Final = ("tags", "minDuration", "maxDuration")
@@ -138,7 +138,7 @@ class TempoRoutes:
 
     async def _document(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
         source = self._source_for(request)
-        return await send_document(source, source.queues.heavy, lambda store: iter((build(store),)))
+        return await send_built(source, source.queues.heavy, build)
 
 
 def error_text(_status: int, message: str) -> tuple[bytes, str]:
@@ -185,7 +185,7 @@ def _bounds(query: Mapping[str, str], now_s: float) -> Bounds:
 
 
 def _trace_responses(store: Store, trace_id: str) -> Iterator[bytes]:
-    """Yield a `TraceByIDResponse` for each part of the trace: together they decode as one with all parts."""
+    """Yield a `TraceByIDResponse` for each part of the trace: concatenated, they decode as one response."""
     for piece in trace_otlp(store, trace_id, OtlpFormat.PROTOBUF):
         yield _TRACE_FIELD + _varint(len(piece)) + piece
 

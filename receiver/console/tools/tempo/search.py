@@ -1,6 +1,6 @@
 """Answers to Tempo's searches: traces with their matching spans, in the strict JSON that Grafana decodes.
 
-Grafana refuses an answer with a field that Tempo does not have, so nothing is added here.
+Grafana rejects an answer with a field that Tempo does not have, so this module adds none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ALWAYS: Final = Attribute("resource", "service.name")
 
 
 def search_answer(store: Store, wanted: SearchQuery, now_s: float, spans_max: int) -> bytes:
-    """Return the answer to a search. `spans_max`: matching spans that are shown of each trace."""
+    """Return the answer to a search. `spans_max`: maximum number of matching spans of each trace."""
     found = found_traces(store, wanted, now_s)
     of_trace = matching_spans(store, wanted, found, now_s, spans_max)
     shown = compared_attributes(wanted)

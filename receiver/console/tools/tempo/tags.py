@@ -1,7 +1,7 @@
-"""Answers about the names and values of Tempo's tags, which are attributes and fields of spans.
+"""Names and values of Tempo's tags, which are attributes and fields of spans.
 
-Grafana suggests them while a query is written. So the values are those of the spans that match the query as
-far as it is complete; a query that cannot be parsed yet restricts nothing.
+Grafana suggests them while the user writes a query. The values are those of the spans that match the query;
+a query that cannot be parsed yet does not restrict them.
 """
 
 from __future__ import annotations

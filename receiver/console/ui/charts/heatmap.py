@@ -74,7 +74,7 @@ def heatmap(rows: Sequence[Row], timeline: Timeline, view: View) -> Heatmap:
     spans: Counter[tuple[int, int]] = Counter()
     errors: Counter[tuple[int, int]] = Counter()
     for line, index in zip(rows, indices, strict=True):
-        cell = int(timeline.place(line["start"])), index // per_row - first
+        cell = int(timeline.position(line["start"])), index // per_row - first
         spans[cell] += line["spans"]
         errors[cell] += line["errors"]
     cells = [
@@ -84,7 +84,7 @@ def heatmap(rows: Sequence[Row], timeline: Timeline, view: View) -> Heatmap:
 
 
 def selection_of(low_ns: int, high_ns: int = END_NS) -> str:
-    """Return the filter of the durations from one bound, inclusive, to another, exclusive."""
+    """Return the filter of the durations from a bound, inclusive, to another bound, exclusive."""
     low = f"duration>={_plain_ms(low_ns)}"
     return low if high_ns == END_NS else f"{low} duration<{_plain_ms(high_ns)}"
 

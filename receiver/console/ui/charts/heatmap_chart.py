@@ -106,7 +106,7 @@ def _title(cell: Cell) -> str:
 
 
 def _bounds_of(selection: str) -> tuple[float, float]:
-    """Return the durations of a selection in milliseconds; all durations if it has other terms."""
+    """Return the durations of a selection in milliseconds; all durations if it has any other term."""
     match = _SELECTION.fullmatch(selection)
     if match is None:
         return 0.0, float("inf")

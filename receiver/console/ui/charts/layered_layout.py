@@ -75,7 +75,7 @@ def reversed_edges(count: int, edges: Sequence[Edge]) -> list[bool]:
         surplus[end] -= 1
     is_back = [False] * len(edges)
     is_open, is_seen = [False] * count, [False] * count
-    # Nodes that call more than they are called come first, so that few edges point backwards.
+    # Nodes with more outgoing than incoming edges come first, so that few edges point backwards.
     for start in sorted(range(count), key=lambda node: -surplus[node]):
         # A stack instead of recursion: chains may be longer than the interpreter's stack.
         stack = [] if is_seen[start] else [start]

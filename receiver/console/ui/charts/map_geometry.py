@@ -25,7 +25,7 @@ class MapGeometry:
     """Positions of the boxes and lines of a map."""
 
     def __init__(self, count: int, edges: Sequence[Edge]) -> None:
-        """Compute the positions of at least one box."""
+        """Compute the positions. There is at least one box."""
         self._edges = edges
         self._layout = layout(count, edges)
         columns = max(self._layout.layers) + 1

@@ -1,7 +1,7 @@
 """Chart of the result of a SQL statement: lines over time, or a bar for each row.
 
-The first column decides: times with numbers beside them are lines, texts with one column of numbers are bars.
-Other results have no chart, and neither have negative numbers, because both charts begin at zero.
+The first column selects the chart: times with columns of numbers are lines, texts with a column of numbers
+are bars. Other results have no chart. Negative numbers have none, because both charts begin at zero.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> Res
     if not dated:
         return None
     begin, end = dated[0][0], dated[-1][0]
-    positions = _places([at for at, _ in dated])
+    positions = _positions([at for at, _ in dated])
     series = [
         Series(column.name, [row[column.name] for _, row in dated], f"hue{hue}", positions)
         for hue, column in zip(HUES, numbers, strict=False)
@@ -103,8 +103,8 @@ def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> Res
     return ResultChart(chart, [(line.name, line.kind) for line in series], (), len(numbers) - len(series))
 
 
-def _places(times: Sequence[datetime]) -> list[float]:
-    """Return the positions of times, between 0 and one less than their number."""
+def _positions(times: Sequence[datetime]) -> list[float]:
+    """Return the positions of times, from 0 to their number minus one."""
     length_s = (times[-1] - times[0]).total_seconds()
     return [(at - times[0]).total_seconds() / (length_s or 1) * (len(times) - 1) for at in times]
 

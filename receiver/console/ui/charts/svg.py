@@ -34,7 +34,7 @@ def tag(name: str, *children: str | Markup, **attributes: str | float) -> Markup
 def sparkline(values: Sequence[Number], label: str, incomplete: Sequence[int] = ()) -> Markup:
     """Return a line without axes, at most as wide as a table's cell; zero is the bottom.
 
-    `incomplete`: places of the values of incomplete intervals, which are dots beside the line.
+    `incomplete`: indices of the values of incomplete intervals, which are dots beside the line.
     """
     largest = max((value for value in values if value is not None), default=0) or 1
     scale = Scale(len(values), largest, Box(SPARKLINE_WIDTH, SPARKLINE_HEIGHT))
@@ -89,7 +89,7 @@ class Scale(NamedTuple):
         return self.box.height - _PADDING - (self.box.height - 2 * _PADDING) * value / self.largest
 
     def paths(self, values: Sequence[Number], positions: Sequence[float] = ()) -> Iterable[str]:
-        """Return a path for each run of values without a gap. `places`: positions, by default 1 apart."""
+        """Return a path for each run of values without a gap. The positions are 1 apart by default."""
         points = zip(positions or range(len(values)), values, strict=True)
         for is_gap, run in groupby(points, key=lambda point: point[1] is None):
             if is_gap:
@@ -104,7 +104,7 @@ class Scale(NamedTuple):
 class Marker(NamedTuple):
     """A vertical line in a chart over time, such as the beginning of a deployment."""
 
-    place: float
+    position: float
     """Position along the axis: 0 is the first point, 1 the second."""
     label: str
 
@@ -120,8 +120,8 @@ class Series(NamedTuple):
     values: Sequence[Number]
     kind: str = ""
     """Class of the line in the style sheet."""
-    places: Sequence[float] = ()
-    """Positions of the values, between 0 and one less than their number; by default they are 1 apart."""
+    positions: Sequence[float] = ()
+    """Positions of the values, from 0 to their number minus one; 1 apart by default."""
     incomplete: Container[int] = ()
     """Indices of the values of incomplete intervals."""
 
@@ -147,7 +147,7 @@ def line_chart(
     scale = Scale(max((len(line.values) for line in series), default=0), largest, box)
     drawn = [path for line in series for path in _line(line, scale)]
     lines = [
-        tag("g", tag("title", marker.label), _vertical(scale.x(marker.place), box), class_="marker")
+        tag("g", tag("title", marker.label), _vertical(scale.x(marker.position), box), class_="marker")
         for marker in markers
     ]
     labels = [
@@ -177,11 +177,11 @@ def _line(series: Series, scale: Scale) -> Iterable[Markup]:
     kind = f"line {series.kind}".strip()
     title = [tag("title", series.name)] if series.name else []
     whole = [None if index in series.incomplete else value for index, value in enumerate(series.values)]
-    for path in scale.paths(whole, series.places):
+    for path in scale.paths(whole, series.positions):
         yield tag("path", *title, d=path, class_=kind)
     for index, value in enumerate(series.values):
         if index in series.incomplete and value is not None:
-            dot = next(iter(scale.paths([value], [series.places[index] if series.places else index])))
+            dot = next(iter(scale.paths([value], [series.positions[index] if series.positions else index])))
             note = tag("title", f"{series.name}, incomplete interval".lstrip(", "))
             yield tag("path", note, d=dot, class_=f"{kind} incomplete")
 

@@ -27,21 +27,21 @@ class Timeline:
         self.begin_s = int(view.begin_s) // self.step_s * self.step_s
         self.count = max(1, -(-int(view.end_s - self.begin_s) // self.step_s))
         past_end_s = min(view.end_s, view.now_s)
-        starts = [self.begin_s + place * self.step_s for place in range(self.count)]
-        # The same as `complete` in the rows of a question, which have none for an interval without spans.
+        starts = [self.begin_s + index * self.step_s for index in range(self.count)]
+        # Like `complete` in the rows of a query, which has no row for an interval without spans.
         self.incomplete = [
-            place
-            for place, start_s in enumerate(starts)
+            index
+            for index, start_s in enumerate(starts)
             if start_s < view.begin_s or start_s + self.step_s > past_end_s
         ]
-        """Places of the intervals of which only a part is in the time range."""
+        """Indices of the intervals that are only partly in the time range."""
 
     @property
     def every(self) -> str:
         """Return the length as a parameter of a query."""
         return f"{self.step_s}s"
 
-    def place(self, at: str) -> float:
+    def position(self, at: str) -> float:
         """Return the position of a time: the number of intervals from the start of the range."""
         return (parsed(at).timestamp() - self.begin_s) / self.step_s
 
@@ -49,7 +49,7 @@ class Timeline:
         """Return the field of each interval's row; `missing` for an interval without a row."""
         values = [missing] * self.count
         for row in rows:
-            index = int(self.place(row["start"]))
+            index = int(self.position(row["start"]))
             if 0 <= index < self.count:
                 values[index] = row[field]
         return values

@@ -36,7 +36,7 @@ async def build(view: View) -> Context:
 
 
 def _refusal(view: View, error: MalformedBody | NoSuchDeployment, deployments: Sequence[Row]) -> Context:
-    """Return the error, and links that compare another deployment instead of the one without spans."""
+    """Return the error, and links that replace the deployment without spans."""
     sides = {name: view.query[name] for name in ("a", "b")}
     if error.field not in sides or sides["a"] == sides["b"]:
         return {"trouble": str(error), "without_spans": "", "offered": {}}

@@ -45,7 +45,7 @@ def chosen_drain(view: View) -> Drain:
 
 
 def endpoint_url(settings: Settings, drain: Drain) -> str:
-    """Return the URL that senders use, with `HOST` instead of a name that only the operator knows."""
+    """Return the URL for senders, with `HOST` in place of a name that only the operator knows."""
     address = parse_address(settings.listen)
     if settings.behind_proxy:
         return f"https://HOST{drain.path}"

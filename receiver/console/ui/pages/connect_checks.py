@@ -1,7 +1,7 @@
-"""Check list of a drain: the steps of its deliveries, and what to do about the first step that fails.
+"""Check list of a drain: the steps of its deliveries, and a remedy for the first step that fails.
 
 A received span proves the steps before it. Counters of requests begin at the receiver's start; the
-ledger goes further back.
+ledger also covers earlier starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DeliveryStep(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Counts and spans that show how far the deliveries of a drain get."""
+    """Counts and spans that show which steps the deliveries of a drain reach."""
 
     statuses: Mapping[str, float] = {}
     """Requests by the status of their answer, since the start."""
@@ -62,7 +62,7 @@ class Evidence(NamedTuple):
 
 
 async def evidence_of(view: View, drain: Drain) -> Evidence:
-    """Return the evidence about the deliveries of a drain."""
+    """Return the evidence for the deliveries of a drain."""
     facts = view.facts
     admin = await facts.in_pool(facts.admin)
     spans, ledger_trouble = await _ledger_spans(view, drain.name)

@@ -1,4 +1,4 @@
-"""Page of a dead letter: why its rows were not stored, their beginning, and what can be done."""
+"""Page of a dead letter: why its rows were not stored, their beginning, and possible actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAUSES = {
     "damaged": "The disk returned wrong bytes. The readable rows are stored. Check the disk.",
     CRASHED: "The decoder crashed on this body. Report it; after the upgrade, replay it.",
 }
-"""Cause → what it means and what to do about it."""
+"""Cause → its meaning and the remedy."""
 
 
 async def build(view: View) -> Context:

@@ -1,4 +1,4 @@
-"""Page of one deployment: its build, its changes of state, its requests and its errors on one time axis."""
+"""Page of a deployment: its build, changes of state, requests and errors on one time axis."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> M
     # Without failed requests, which have a line of their own.
     marked = [*events["state"], *_steps(events["build"]), *failed][:MARKERS_MAX]
     markers = [
-        Marker(min(max(timeline.place(row["time"]), 0), timeline.count - 1), f"{row['time']} {_label(row)}")
+        Marker(
+            min(max(timeline.position(row["time"]), 0), timeline.count - 1), f"{row['time']} {_label(row)}"
+        )
         for row in marked
     ]
     first, last = view.times["since"], view.times["until"]
@@ -146,7 +148,7 @@ async def _previous(view: View, deployment: str, project: str) -> str:
 
 
 async def _details(view: View, deployment: str) -> Context | None:
-    """Return the event that the parameter `event` names, with all that the platform sent."""
+    """Return the event that the parameter `event` names, with all fields that the platform sent."""
     event = view.query.get("event", "")
     if not event:
         return None

@@ -14,13 +14,13 @@ from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.view import View, instant, term
 
 CONTEXT_LINES: Final = 2
-"""Number of lines of a build log that are shown before and after a line with an error."""
+"""Number of lines that are shown before and after an error in a build log."""
 DEPLOYMENTS_MAX: Final = 2
-"""Maximum number of deployments of a trace, those with the most spans, whose events are shown."""
+"""Maximum number of deployments, those with the most spans, whose events are shown beside a trace."""
 WAIT_S: Final = 1.0
 """Time for which the page of a trace waits for a fetch."""
 AROUND_S: Final = 10.0
-"""Time before and after a trace whose events are shown beside it."""
+"""Time before and after a trace in which events are shown beside it."""
 BUILT_BEFORE_S: Final = 90 * 86_400.0
 """Maximum age of a build, at the time of a trace, whose log is read."""
 REQUESTS_MAX: Final = 5
@@ -30,7 +30,7 @@ LOG_LINES_MAX: Final = 1_000
 
 
 class TraceEvents(NamedTuple):
-    """Events beside a trace, of one deployment."""
+    """Events of a deployment that are shown beside a trace."""
 
     deployment: str
     link: str
@@ -55,7 +55,7 @@ def around_errors(lines: Sequence[Row]) -> list[Row]:
 
 
 async def trace_events(view: View, trace_id: str, trace: Trace) -> list[TraceEvents]:
-    """Return the events beside a trace. A deployment without any stored event is left out."""
+    """Return the events beside a trace. A deployment without stored events is left out."""
     spans = Counter(span.row["DeploymentId"] for span in trace.spans)
     del spans[""]
     deployment_events = [

@@ -16,7 +16,7 @@ DIFFERENCES_MAX: Final = 12
 
 
 class Difference(NamedTuple):
-    """A value with its shares of the selection and of the other spans."""
+    """A value with its share of the selection and its share of the other spans."""
 
     name: str
     selection_share: float
@@ -29,7 +29,7 @@ class Differences(NamedTuple):
 
     found: list[Difference]
     sample: str
-    """Empty if every span was compared, or nothing differs."""
+    """Empty if all spans were compared, or no value differs."""
 
 
 def check(selection: str) -> None:
@@ -41,12 +41,12 @@ def check(selection: str) -> None:
 
 
 async def differences(view: View, text: str, selection: str) -> Differences | None:
-    """Return the differences between a selection and the other spans of a filter; `None` if it has none."""
+    """Return the differences between a selection and the other spans; `None` if a side has no spans."""
     selected, against = view.filter(text, selection), view.filter(text)
     try:
         answer = await view.ask("shifts", filter=selected, against=against, limit=str(DIFFERENCES_MAX))
     except MalformedBody:
-        # One of the sides has no span.
+        # A side has no span.
         return None
     values = []
     for row in answer.rows:

@@ -22,7 +22,7 @@ KEYS: Final = (
     "db.system.name",
     "error.type",
 )
-"""Fields and promoted attributes that the last facet offers; the parameter `facet` takes any other, too."""
+"""Fields and promoted attributes that the last facet offers. The parameter `facet` also accepts others."""
 
 
 class Value(NamedTuple):

@@ -40,7 +40,7 @@ async def build(view: View) -> Context:
     verdicts: dict[str, Row] = {}
     for row in projects.rows[:COMPARED_MAX]:
         newest = of_project[row["group"]][:2]
-        # A deployment and the one before it.
+        # A deployment and its predecessor.
         if len(newest) == 2 and (comparison := await _compared(view, row["group"], *newest)):  # noqa: PLR2004
             verdicts[row["group"]] = comparison
     return {

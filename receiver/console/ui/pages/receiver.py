@@ -58,7 +58,7 @@ class Setting(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Return whether the setting has its default value because nothing sets it."""
+        """Return whether no source sets the setting, so that it has its default value."""
         return self.origin == DEFAULT_ORIGIN
 
 
@@ -110,7 +110,7 @@ async def _balances(view: View, period: str) -> tuple[dict[str, Balance], str]:
     """Return the balance of each drain, and the problem of the ledger."""
     try:
         answer = await view.facts.in_pool(lambda: view.facts.ledger({"since": period}))
-    # The other parts of the page do not need the ledger, which is read for some time after a start.
+    # The rest of the page does not need the ledger, which is loaded for some time after a start.
     except ReceiverError as error:
         return {}, str(error)
     return balances_of(answer), answer.trouble
@@ -176,7 +176,7 @@ def _origin(line: Shown, default: object) -> str:
 
 
 def _is_same(value: object, default: object) -> bool:
-    # The listing has lists in place of tuples.
+    # The listing converts tuples to lists.
     return value == (list(default) if isinstance(default, tuple) else default)
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from receiver.console.queries.filters.filter_text import id_field
 from receiver.console.ui.durations import durations
-from receiver.console.ui.filter_text import is_about_spans, widened
+from receiver.console.ui.filter_text import is_of_spans, widened
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.differences import check, differences
 from receiver.console.ui.pages.facets import KEYS, facets
@@ -27,7 +27,7 @@ async def build(view: View) -> Context:
     text, selection = view.filter_text, view.query.get("selection", "")
     sort = view.one_of("sort", SORTS, "newest")
     # First, so that the column of an error refers to this text, not to the text with the page's project.
-    has_spans = is_about_spans(text)
+    has_spans = is_of_spans(text)
     check(selection)
     answer = await view.ask("search", filter=view.filter(text, selection), limit=str(TRACES_MAX))
     traces = answer.rows

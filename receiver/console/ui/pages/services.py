@@ -1,4 +1,4 @@
-"""Page of the services and their operations: rate, errors and durations, and what fails."""
+"""Page of the services and their operations: rate, errors, durations, and the most frequent errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Measured(NamedTuple):
     over_time: dict[str, list[Number]]
     """Name → number of spans in each interval."""
     incomplete: list[int]
-    """Places of the intervals of which only a part is in the time range."""
+    """Indices of the intervals that are only partly in the time range."""
     is_cut: bool
 
 

@@ -19,7 +19,6 @@ from receiver.console.api.source import Row, SqlAnswer
 from receiver.console.queries.raw_sql.statement import FORMATS, LINES_MAX, QUERY_CHARS_MAX, Column, parse_sql
 from receiver.console.ui.charts.result_chart import is_number, is_time, result_chart
 from receiver.console.ui.page import Context
-from receiver.console.ui.pages.sql_examples import EXAMPLES
 from receiver.console.ui.view import View
 from receiver.engine.sql_text import SECONDS_MAX
 from receiver.errors import ReceiverError
@@ -41,6 +40,34 @@ LIMITS: Final = {
 }
 """Name → limit, as the page shows it."""
 SHOWN: Final = ("chart", "table")
+EXAMPLES: Final = {
+    "Spans and errors per minute": """\
+SELECT toStartOfMinute(Timestamp) AS minute, count() AS spans, countIf(StatusCode = 'Error') AS errors
+FROM otel_traces
+WHERE Timestamp > now() - INTERVAL 1 HOUR
+GROUP BY minute ORDER BY minute""",
+    "Spans by service": """\
+SELECT ServiceName, count() AS spans
+FROM otel_traces
+WHERE Timestamp > now() - INTERVAL 1 HOUR
+GROUP BY ServiceName ORDER BY spans DESC LIMIT 20""",
+    "Slowest operations": """\
+SELECT ServiceName, SpanName, count() AS spans, round(quantile(0.95)(Duration) / 1e6, 1) AS p95_ms
+FROM otel_traces
+WHERE Timestamp > now() - INTERVAL 1 HOUR
+GROUP BY ALL ORDER BY p95_ms DESC LIMIT 20""",
+    "Failed spans": """\
+SELECT Timestamp, TraceId, ServiceName, SpanName, StatusMessage
+FROM otel_traces
+WHERE Timestamp > now() - INTERVAL 1 HOUR AND StatusCode = 'Error'
+ORDER BY Timestamp DESC LIMIT 50""",
+    "Values of an attribute": """\
+SELECT SpanAttributes['http.route'] AS route, count() AS spans
+FROM otel_traces
+WHERE Timestamp > now() - INTERVAL 1 HOUR AND route != ''
+GROUP BY route ORDER BY spans DESC LIMIT 20""",
+}
+"""Name of an example → statement."""
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -54,7 +81,7 @@ class Cell(NamedTuple):
 
 
 def link_of(form: Mapping[str, str]) -> str:
-    """Return the URL of a statement; empty if it is too long for one."""
+    """Return the URL of a statement; empty if the statement is too long."""
     # A text area has the line ends of a form.
     text = form.get("q", "").replace("\r\n", "\n")
     if len(text.encode(errors="surrogatepass")) > LINK_BYTES_MAX:
@@ -93,7 +120,7 @@ async def build(view: View) -> Context:
         if text.strip():
             answer = await view.source.sql(parse_sql({"query": text, "limit": str(ROWS_MAX)}))
             context |= _shown(answer, view, has_link=bool(link))
-    # Shown at the editor, so that the statement can be corrected.
+    # The page shows it at the editor, so that the user can correct the statement.
     except ReceiverError as error:
         problem = problem_of(error, "q")
         context |= {"trouble": problem.message, "status": HTTPStatus(problem.status)}

@@ -149,7 +149,7 @@ _ALL: Final = (
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
 _WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison"}
-"""Pages that show only what they read with `View.ask` and `View.source`."""
+"""Pages that read all their data with `View.ask` and `View.source`."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(
         within_projects=page.name in _WITHIN_PROJECTS,

@@ -1,4 +1,4 @@
-"""Page of one trace: where its time went, what failed, its spans as a waterfall, and one span in full."""
+"""Page of a trace: a summary of its time and errors, its spans as a waterfall, and the details of a span."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _overview(rows: list[Row], query: Mapping[str, str]) -> Context:
 
 
 def sentence(trace: Trace) -> str:
-    """Return where the time of the trace went, and what failed."""
+    """Return a sentence with the duration of the trace, its longest operation and its errors."""
     times: Counter[tuple[str, str]] = Counter()
     for span in trace.spans:
         if span.critical:
@@ -94,7 +94,7 @@ def sentence(trace: Trace) -> str:
 
 
 def details(row: Row) -> Context:
-    """Return all that is stored about a span, in groups."""
+    """Return all stored fields of a span, in groups."""
     return {
         "name": row["SpanName"],
         "fields": {

@@ -1,4 +1,4 @@
-"""Page that compares two traces: which spans differ in time, and which spans only one of them has.
+"""Page that compares two traces: spans with different durations, and spans that are in only one trace.
 
 The times of all operations on the critical path add up to the duration of the root. So the changes of these
 times add up to the change of the duration, and show which operation caused most of it.
@@ -34,7 +34,7 @@ _OF_EVERY_SPAN: Final = ("start", "span", "parent")
 
 
 class Line(NamedTuple):
-    """A pair of corresponding spans, or a span of one trace alone, as a row."""
+    """Row of the table: a pair of corresponding spans, or a span that is in only one trace."""
 
     row: Row
     indent: str
@@ -85,7 +85,7 @@ def _compared(view: View, first: Trace, second: Trace) -> Context:
 
 
 def sentence(first: Trace, second: Trace, rows: Sequence[Row]) -> str:
-    """Return how much longer B takes, which operation changed most, and which spans differ."""
+    """Return a sentence with the change of the duration, its main cause, and the number of differences."""
     parts = [_durations(_milliseconds(first), _milliseconds(second), rows)]
     counts = Counter(row["change"] for row in rows)
     for change, name in (("removed", "A"), ("added", "B")):
@@ -189,7 +189,7 @@ def _ids_of(row: Row) -> tuple[str, str]:
 
 
 async def _details(view: View, ids: Sequence[str], chosen: Row) -> Context:
-    """Return what differs between the chosen spans, and how many of their fields and attributes are equal."""
+    """Return the differences between the chosen spans, and the number of their equal values."""
     stored = [
         await view.source.span(trace_id, span_id) if span_id else None
         for trace_id, span_id in zip(ids, _ids_of(chosen), strict=True)

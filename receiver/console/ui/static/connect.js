@@ -1,5 +1,7 @@
 // Check list of a drain: polls every 2 seconds until every step is done; buttons that copy.
 
+import { element } from "./elements.js";
+
 const POLL_MS = 2000;
 const WORDS = { done: "✓", failed: "✕", waiting: "…" };
 const list = document.querySelector(".checks");
@@ -37,10 +39,7 @@ async function poll() {
 
 for (const text of document.querySelectorAll(".copy")) {
   if (!navigator.clipboard) break; // only pages over HTTPS or on this machine may copy
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "quiet copy-button";
-  button.textContent = "Copy";
+  const button = element("button", { type: "button", className: "quiet copy-button" }, "Copy");
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(text.textContent);
     button.textContent = "Copied";

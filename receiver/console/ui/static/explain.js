@@ -1,5 +1,7 @@
 // Streams the explanation of a trace into its page. The texts of the model are text nodes, never markup.
 
+import { element } from "./elements.js";
+
 const form = document.getElementById("explain");
 const stop = document.getElementById("stop");
 const button = form.querySelector("button");
@@ -10,13 +12,6 @@ const usage = document.getElementById("usage");
 const sent = document.getElementById("sent");
 const trace = form.dataset.trace;
 const STRUCK = " Struck sentences name spans that this trace does not have.";
-
-function element(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
 
 function partOf({ text, is_span: isSpan, is_known: isKnown }) {
   if (!isSpan) return text;

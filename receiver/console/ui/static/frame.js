@@ -1,5 +1,7 @@
 // Frame of every page: keyboard shortcuts, theme and time zone.
 
+import { element } from "./elements.js";
+
 const THEMES = ["", "light", "dark"];
 const PREFIX_MS = 1500; // time in which the second key has to follow `g`
 
@@ -64,12 +66,6 @@ function nextZone() {
   applyZone(zone);
 }
 
-const element = (name, ...children) => {
-  const made = document.createElement(name);
-  made.append(...children);
-  return made;
-};
-
 const ofPage = [];
 
 // Add keys of the page to the list of keyboard shortcuts: pairs of keys and text.
@@ -93,11 +89,10 @@ function showShortcuts() {
   let dialog = document.getElementById("shortcuts");
   if (!dialog) {
     const list = element("dl");
-    for (const [keys, text] of shortcuts()) list.append(element("dt", element("kbd", keys)), element("dd", text));
-    const close = element("button", "Close");
+    for (const [keys, text] of shortcuts()) list.append(element("dt", "", element("kbd", "", keys)), element("dd", "", text));
+    const close = element("button", "", "Close");
     close.addEventListener("click", () => dialog.close());
-    dialog = element("dialog", element("h2", "Keyboard"), list, close);
-    dialog.id = "shortcuts";
+    dialog = element("dialog", { id: "shortcuts" }, element("h2", "", "Keyboard"), list, close);
     dialog.setAttribute("aria-label", "Keyboard shortcuts");
     document.body.append(dialog);
   }

@@ -1,17 +1,12 @@
 // Palette (Ctrl K or Cmd K): a dialog with a field that opens a page, a stored name, a trace or a search.
 
 import { destinationsFor, destinationsOf, merged } from "./destinations.js";
+import { element, selectOption } from "./elements.js";
 import { KEY, linkOf, nameOf, parseSearches } from "./searches.js";
 
 const LINES_MAX = 1000; // limit of lines in a query
 
 const query = location.search;
-
-const element = (name, properties, ...children) => {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-};
 
 const pages = () =>
   [...document.querySelectorAll("header nav [data-key]")].map((link) => ({
@@ -86,11 +81,7 @@ function palette() {
   const go = (place) => shown[place] && location.assign(shown[place].url);
   const activate = (place) => {
     active = place;
-    [...list.children].forEach((option, at) => option.setAttribute("aria-selected", String(at === place)));
-    const option = list.children[place];
-    if (option) input.setAttribute("aria-activedescendant", option.id);
-    else input.removeAttribute("aria-activedescendant");
-    option?.scrollIntoView({ block: "nearest" });
+    selectOption(input, list, place);
   };
   const option = ({ kind, text }, place) => {
     const made = element("li", { id: `destination-${place}` }, element("span", { textContent: text }));

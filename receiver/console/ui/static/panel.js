@@ -1,11 +1,6 @@
 // Panel of the selected span on the page of a trace.
 
-export const element = (name, className, ...children) => {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-};
+import { element } from "./elements.js";
 
 function definitions(items) {
   const list = element("dl");

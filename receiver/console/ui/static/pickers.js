@@ -1,15 +1,12 @@
 // Choice of a project and a deployment in the frame: a choice reloads the page for it, and the lists stay up to date.
 
+import { element } from "./elements.js";
+
 const REFRESH_MS = 15_000;
 
 const form = document.getElementById("pickers");
 
-function option({ value, text }) {
-  const made = document.createElement("option");
-  made.value = value;
-  made.textContent = text;
-  return made;
-}
+const option = ({ value, text }) => element("option", { value }, text);
 
 // The chosen value stays selected, even if the list no longer has it.
 function fill(select, choices) {

@@ -1,12 +1,7 @@
 // Saved searches: a menu beside the filter that saves, lists and deletes them. They stay in this browser.
 
+import { element } from "./elements.js";
 import { KEY, linkOf, nameOf, parseSearches, searchOf, withSearch } from "./searches.js";
-
-const element = (name, properties, ...children) => {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-};
 
 const stored = () => parseSearches(localStorage.getItem(KEY) ?? "[]");
 

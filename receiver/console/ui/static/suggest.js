@@ -1,5 +1,6 @@
 // Completion of a filter while it is typed: fields, keys of attributes and stored values, as a combobox with a list.
 
+import { element, selectOption } from "./elements.js";
 import { keyTerms, lastTerm, matching, valueText, valuesQuestion } from "./terms.js";
 
 const SHOWN_MAX = 12;
@@ -42,11 +43,9 @@ async function candidatesFor(term, known) {
 
 function combobox(input) {
   const known = input.dataset.known.split(" ");
-  const list = document.createElement("ul");
-  list.id = "suggestions";
+  const list = element("ul", { id: "suggestions", hidden: true });
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Completions of the filter");
-  list.hidden = true;
   // Outside of the label, because its text is the name of the input.
   input.form.append(list);
   list.style.left = `${input.offsetLeft}px`;
@@ -69,10 +68,7 @@ function combobox(input) {
   };
   const activate = (place) => {
     active = place;
-    [...list.children].forEach((option, at) => option.setAttribute("aria-selected", String(at === place)));
-    if (place < 0) input.removeAttribute("aria-activedescendant");
-    else input.setAttribute("aria-activedescendant", list.children[place].id);
-    list.children[place]?.scrollIntoView({ block: "nearest" });
+    selectOption(input, list, place);
   };
   const accept = (text) => {
     const typed = input.value.slice(0, input.selectionStart);
@@ -87,11 +83,9 @@ function combobox(input) {
     if (!isWhole) suggest();
   };
   const option = (text, place) => {
-    const made = document.createElement("li");
-    made.id = `suggestion-${place}`;
+    const made = element("li", { id: `suggestion-${place}` }, text);
     made.setAttribute("role", "option");
     made.setAttribute("aria-selected", "false");
-    made.textContent = text;
     // Before the input loses the focus, because that would close the list.
     made.addEventListener("pointerdown", (event) => {
       event.preventDefault();

@@ -1,6 +1,7 @@
 // Arriving spans: queries every second the spans received since the last response; Space pauses.
 
 import { Arrivals } from "./arrivals.js";
+import { element } from "./elements.js";
 import { addShortcuts, applyChosenZone } from "./frame.js";
 
 const POLL_MS = 1000;
@@ -16,13 +17,6 @@ const arrivals = new Arrivals({
   overlapMs: Number(body.dataset.overlapMs),
   shown: [...body.rows].map((row) => ({ key: row.dataset.key, received_ms: Number(row.dataset.receivedMs) })),
 });
-
-function element(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
 
 function linkTo(row, className, text) {
   const link = element("a", className, text);

@@ -1,8 +1,9 @@
 // Waterfall of a trace: a treegrid with only the visible rows in the page, and an overview of all spans.
 
+import { element } from "./elements.js";
 import { addShortcuts, opensPage } from "./frame.js";
 import { drawOverview } from "./overview.js";
-import { element, showSpan, showTrouble } from "./panel.js";
+import { showSpan, showTrouble } from "./panel.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, placeAfter, rowsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = 28;

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from receiver.engine.store import Store
-from tests.support.clickhouse_endpoint import Client, served
+from tests.support.api import Client
+from tests.support.clickhouse_endpoint import served
 
 
 @pytest.fixture

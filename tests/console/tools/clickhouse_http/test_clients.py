@@ -23,8 +23,9 @@ from clickhouse_connect.driver.client import Client as ConnectClient
 from clickhouse_connect.driver.exceptions import DatabaseError, StreamFailureError
 
 from receiver.engine.store import Store
+from tests.support.api import Client
 from tests.support.cases import each_case
-from tests.support.clickhouse_endpoint import TOKEN, Client, port_of, raw, served
+from tests.support.clickhouse_endpoint import TOKEN, port_of, raw, served
 
 RECORDED: dict[str, dict[str, Any]] = {
     f"{path.stem}-{index}": request

@@ -18,9 +18,9 @@ from receiver.console.queries.raw_sql.client_statement import LIMITS, ROWS_MAX, 
 from receiver.console.tools.clickhouse_http.parameters import statement_of
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
-from tests.support.api import WAIT_S, HangingStore
+from tests.support.api import WAIT_S, Client, HangingStore
 from tests.support.cases import each_case
-from tests.support.clickhouse_endpoint import DATABASE, Client, asked, code_of, lines, served
+from tests.support.clickhouse_endpoint import DATABASE, asked, code_of, lines, served
 from tests.support.fake_clickhouse import MemoryStore
 
 

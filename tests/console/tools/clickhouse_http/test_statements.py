@@ -14,8 +14,9 @@ from receiver.console.queries.raw_sql.allowed import FOR_CLIENTS, TABLES
 from receiver.console.queries.raw_sql.client_statement import ClientStatement
 from receiver.engine.store import Store
 from receiver.errors import ReceiverError
+from tests.support.api import Client
 from tests.support.cases import each_case
-from tests.support.clickhouse_endpoint import Client, code_of, lines
+from tests.support.clickhouse_endpoint import code_of, lines
 from tests.support.sql_attacks import composed_attacks
 from tests.support.sql_statements import MARK, READS_A_FILE, REFUSED
 from tests.support.sql_useful import USEFUL

@@ -247,7 +247,13 @@ def test_search_refuses_more_spans_than_it_can_answer_at_once(store: Store) -> N
 
 def row_of(number: int, service: str, host: str) -> Row:
     """Return a row of a service on a host."""
-    empty = {"SpanAttributes": {}, "TraceFlags": 0, "ScopeName": "", "ScopeVersion": "", "TraceState": ""}
+    empty: Row = {
+        "SpanAttributes": {},
+        "TraceFlags": 0,
+        "ScopeName": "",
+        "ScopeVersion": "",
+        "TraceState": "",
+    }
     return span(f"{number:016x}", ServiceName=service, ResourceAttributes={"host.name": host}, **empty)
 
 

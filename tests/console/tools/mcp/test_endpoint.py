@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,13 @@ from tests.support.cases import each_case
 
 NOTHING = Spans(Answer([]))
 NOTIFICATION = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+PING = request_of("ping")
+
+
+def body_of(size_bytes: int) -> dict[str, Any]:
+    """Return a request with a body of this size."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'.ljust(size_bytes)
+    return {"data": body, "headers": {"Content-Type": "application/json"}}
 
 
 @each_case(
@@ -41,12 +49,29 @@ async def test_initialization_agrees_on_a_revision(start: Start, asked: str | No
 
 
 @each_case(
-    "message", [NOTIFICATION, {"jsonrpc": "2.0", "id": 1, "result": {}}], ids=["notification", "response"]
+    ("method", "options", "status"),
+    [
+        pytest.param("POST", {"json": NOTIFICATION}, 202, id="notification"),
+        pytest.param("POST", {"json": {"jsonrpc": "2.0", "id": 1, "result": {}}}, 202, id="response"),
+        pytest.param("POST", {"json": [NOTIFICATION]}, 202, id="batch of notifications"),
+        # Streams and sessions.
+        pytest.param("GET", {}, 405, id="GET"),
+        pytest.param("DELETE", {}, 405, id="DELETE"),
+        pytest.param(
+            "POST", {"json": PING, "headers": {"MCP-Protocol-Version": "2024-11-05"}}, 400, id="revision"
+        ),
+        # Browsers send it without a preflight.
+        pytest.param("POST", {"data": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, id="form"),
+        pytest.param("POST", body_of(endpoint.BODY_BYTES_MAX), 200, id="longest body"),
+        pytest.param("POST", body_of(endpoint.BODY_BYTES_MAX + 1), 413, id="too long a body"),
+    ],
 )
-async def test_message_without_a_response_is_answered_202(start: Start, message: object) -> None:
-    answer = await (await start(NOTHING)).post("/mcp", json=message)
+async def test_request_has_a_status(start: Start, method: str, options: dict[str, Any], status: int) -> None:
+    answer = await (await start(NOTHING)).request(method, "/mcp", **options)
 
-    assert (answer.status, await answer.read()) == (202, b"")
+    assert answer.status == status
+    assert answer.headers.get("Allow") == ("POST" if status == 405 else None)
+    assert (await answer.read() == b"") == (status == 202)
 
 
 async def test_ping_is_answered_with_the_id_of_its_request(start: Start) -> None:
@@ -54,13 +79,6 @@ async def test_ping_is_answered_with_the_id_of_its_request(start: Start) -> None
 
     assert await answer.json() == {"jsonrpc": "2.0", "id": "a", "result": {}}
     assert (await answer.text()).endswith("}\n")
-
-
-@each_case("method", ["GET", "DELETE"])
-async def test_streams_and_sessions_are_refused(start: Start, method: str) -> None:
-    answer = await (await start(NOTHING)).request(method, "/mcp")
-
-    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
 
 
 async def test_every_tool_is_listed_with_a_closed_schema(start: Start) -> None:
@@ -147,37 +165,6 @@ async def test_other_batches_are_refused(start: Start, revision: str, count: int
     answer = await (await start(NOTHING)).post("/mcp", json=[request_of("ping")] * count, headers=headers)
 
     assert (answer.status, (await answer.json())["error"]["code"]) == (400, INVALID_REQUEST)
-
-
-async def test_batch_of_notifications_is_answered_202(start: Start) -> None:
-    answer = await (await start(NOTHING)).post("/mcp", json=[NOTIFICATION])
-
-    assert answer.status == 202
-
-
-async def test_unknown_revision_in_the_header_is_refused(start: Start) -> None:
-    headers = {"MCP-Protocol-Version": "2024-11-05"}
-
-    answer = await (await start(NOTHING)).post("/mcp", json=request_of("ping"), headers=headers)
-
-    assert answer.status == 400
-
-
-async def test_form_is_refused_because_browsers_send_it_without_a_preflight(start: Start) -> None:
-    answer = await (await start(NOTHING)).post("/mcp", data=b"{}", headers={"Content-Type": "text/plain"})
-
-    assert answer.status == 415
-
-
-@each_case(("extra", "status"), [(0, 200), (1, 413)])
-async def test_body_has_a_maximum_size(start: Start, extra: int, status: int) -> None:
-    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'.ljust(endpoint.BODY_BYTES_MAX + extra)
-
-    answer = await (await start(NOTHING)).post(
-        "/mcp", data=body, headers={"Content-Type": "application/json"}
-    )
-
-    assert answer.status == status
 
 
 async def test_body_that_does_not_arrive_is_answered_408(
