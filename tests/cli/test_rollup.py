@@ -31,8 +31,8 @@ from receiver.settings import Settings
 from receiver.time_range import TimeRange
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.random_filters import NOW_S
-from tests.support.rollups import CLOSING, FROM_NS, MIDNIGHT_S, TO_NS, insert, random_spans
+from tests.support.random_filters import NOW_S, insert
+from tests.support.rollups import CLOSING, FROM_NS, MIDNIGHT_S, TO_NS, random_spans
 
 HOUR = MIDNIGHT_S // 3_600
 REBUILD = "/api/v1/rollup/rebuild"

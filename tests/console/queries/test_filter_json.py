@@ -155,7 +155,7 @@ def test_error_has_the_path_and_the_problem(document: object, path: str, problem
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ('{"all": [', "filter, column 10: the JSON is not well-formed"),
@@ -181,7 +181,7 @@ def test_json_at_every_limit_is_accepted() -> None:
     assert parse_json_filter(json.dumps({"field": "name", "op": "=~", "value": "x" * REGEX_CHARACTERS_MAX}))
 
 
-@pytest.mark.parametrize("text", ['{"odd key"=1}', '{"odd key" exists}', "{}", "", "service=web", '"a:b"=1'])
+@each_case("text", ['{"odd key"=1}', '{"odd key" exists}', "{}", "", "service=web", '"a:b"=1'])
 def test_one_line_filter_is_not_taken_for_json(text: str) -> None:
     assert not is_json(text)
     assert parse_any_form(text)

@@ -17,9 +17,10 @@ from receiver.console.queries.comparison.statistics import (
     two_sided_p,
     wilson_interval,
 )
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("count", "total", "low", "high"),
     [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (1, 1_000, 0.0002, 0.0056)],
 )
@@ -27,7 +28,7 @@ def test_wilson_interval_has_the_published_values(count: int, total: int, low: f
     assert wilson_interval(count, total) == pytest.approx((low, high), abs=5e-5)
 
 
-@pytest.mark.parametrize("total", [11, 60, 137, 1_000, 31_415])
+@each_case("total", [11, 60, 137, 1_000, 31_415])
 def test_wilson_interval_ends_at_shares_of_0_and_1_exactly(total: int) -> None:
     assert wilson_interval(0, total)[0] == 0
     assert wilson_interval(total, total)[1] == 1
@@ -100,14 +101,12 @@ def test_proportion_test_agrees_with_random_permutations() -> None:
     assert proportion_z(14, 100, 4, 100) == -z
 
 
-@pytest.mark.parametrize("counts", [(0, 0, 1, 2), (0, 10, 0, 10), (10, 10, 10, 10), (1, 10, 1, 10)])
+@each_case("counts", [(0, 0, 1, 2), (0, 10, 0, 10), (10, 10, 10, 10), (1, 10, 1, 10)])
 def test_proportion_test_without_a_difference_is_zero(counts: tuple[int, int, int, int]) -> None:
     assert proportion_z(*counts) == 0
 
 
-@pytest.mark.parametrize(
-    "counts", [(0, 5, 3, 4), (1, 12, 7, 9), (3, 10, 0, 14), (2, 1_000, 4, 10), (0, 3_000, 5, 40)]
-)
+@each_case("counts", [(0, 5, 3, 4), (1, 12, 7, 9), (3, 10, 0, 14), (2, 1_000, 4, 10), (0, 3_000, 5, 40)])
 def test_proportion_test_is_exact_for_small_counts(counts: tuple[int, int, int, int]) -> None:
     count_a, total_a, count_b, total_b = counts
     count = count_a + count_b

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +10,8 @@ import pytest
 from receiver.console.api.traces import comparison_answer, trace_answer
 from receiver.console.queries.projects import table_filters
 from receiver.engine.store import Store
-from tests.support import engines
-from tests.support.random_filters import as_row, random_span
+from tests.support.cases import each_case
+from tests.support.random_filters import Span, random_span
 
 MINE, OF_OTHERS, UNKNOWN = (f"{number:032x}" for number in (1, 2, 3))
 
@@ -35,18 +33,15 @@ class RecordingStore:
 
 
 @pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
+def spans() -> list[Span]:
     rng = random.Random(3)
-    with engines.embedded(engine_dir) as store:
-        spans = [
-            {**random_span(rng, number), "TraceId": trace_id, "ProjectId": project}
-            for number, (trace_id, project) in enumerate(((MINE, "mine"), (OF_OTHERS, "others")))
-        ]
-        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
-        yield store
+    return [
+        {**random_span(rng, number), "TraceId": trace_id, "ProjectId": project}
+        for number, (trace_id, project) in enumerate(((MINE, "mine"), (OF_OTHERS, "others")))
+    ]
 
 
-@pytest.mark.parametrize("form", ["lines", "otlp-json", "compare"])
+@each_case("form", ["lines", "otlp-json", "compare"])
 def test_trace_of_another_project_takes_the_statements_of_an_unknown_trace(store: Store, form: str) -> None:
     statements: dict[str, list[str]] = {}
     found: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from receiver.console.queries.traces.trace_model import Span, Trace, start_ns_of
 from tests.support.traces import Row, random_rows, span
 
 TRACES = 600
-LARGE = 50_000
+LARGE = 20_000
 
 
 def base_ns() -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from receiver.console.queries.comparison.statistics import wilson_interval
 from receiver.console.queries.comparison.weights import Weights, estimates_of, sum_of
+from tests.support.cases import each_case
 
 TRIALS = 2_000
 TRUE_RATE = 0.1
@@ -46,7 +47,7 @@ def test_interval_contains_the_true_rate_as_often_as_promised_with_unequal_weigh
     assert weightless_hits / TRIALS < 0.85
 
 
-@pytest.mark.parametrize(("errors", "rate", "low", "high"), [(0, 0, 0, 0.2775), (10, 1, 0.7225, 1)])
+@each_case(("errors", "rate", "low", "high"), [(0, 0, 0, 0.2775), (10, 1, 0.7225, 1)])
 def test_interval_ends_at_a_rate_of_0_or_1(errors: int, rate: float, low: float, high: float) -> None:
     estimates = estimates_of(weights_of([(0.1, number < errors) for number in range(10)]))
 
