@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from receiver.console.queries.limits import LimitedLines, decimal_number, within_time
+from receiver.console.queries.limits import LimitedLines, decimal_number, limited_lines
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import compose
@@ -67,9 +67,8 @@ def arrivals(store: Store, asked: Asked[int], now_s: float) -> LimitedLines:
     The own parameter is the earliest receive time in milliseconds since 1970.
     """
     selected = selection(store, asked, now_s)
-    parameters = {**selected.parameters, "after_ms": asked.own, "limit": asked.limit + 1}
-    lines = store.lines(compose(_ARRIVALS, where=selected.where()), parameters)
-    return LimitedLines(within_time(lines), asked.limit)
+    statement = compose(_ARRIVALS, where=selected.where())
+    return limited_lines(store, statement, {**selected.parameters, "after_ms": asked.own}, asked.limit)
 
 
 def parse_after(query: Mapping[str, str], _: TimeRange) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypedDict
 
-from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, limited_lines
 from receiver.console.queries.parameter_types import Schema
 from receiver.console.queries.question import Asked, Parameter
 from receiver.engine.sql_text import Sql, compose
@@ -142,5 +142,5 @@ def parse_own(query: Mapping[str, str], _: TimeRange) -> EventFilter:
 
 def deployment_events(store: Store, asked: Asked[EventFilter], now_s: float) -> LimitedLines:
     """Return the events of a deployment in the order in which they happened, one JSON object a line."""
-    parameters = {**asked.own._asdict(), **asked.range.parameters(now_s), "limit": asked.limit + 1}
-    return LimitedLines(within_time(store.lines(_EVENTS, parameters)), asked.limit)
+    parameters = {**asked.own._asdict(), **asked.range.parameters(now_s)}
+    return limited_lines(store, _EVENTS, parameters, asked.limit)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from receiver.engine.sql_text import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
+from receiver.engine.store import Parameters, Store
 from receiver.errors import LimitExceeded, MalformedBody, StoreTrouble
 
 SPANS_DEFAULT = 100
@@ -82,6 +83,12 @@ def within_time(
         raise StoreTrouble(
             f"the answer took over {seconds_max} s; rows may be missing", code=159, name="TIMEOUT_EXCEEDED"
         )
+
+
+def limited_lines(store: Store, statement: str, parameters: Parameters, lines_max: int) -> LimitedLines:
+    """Run a statement that has the parameter `limit`."""
+    lines = store.lines(statement, {**parameters, "limit": lines_max + 1})
+    return LimitedLines(within_time(lines), lines_max)
 
 
 class LimitedLines:

@@ -22,6 +22,7 @@ from receiver.console.queries.filters.filter import (
     Or,
 )
 from receiver.console.queries.filters.filter_forms import parse_span_filter
+from receiver.console.queries.group_key import FIELDS
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
@@ -42,15 +43,6 @@ COUNT_MIN = 5
 Z_MIN = 4.0
 """Minimum evidence, in standard errors: about one false alarm in 16,000 values."""
 
-INTRINSIC: Final = {
-    "service": "ServiceName",
-    "operation": "SpanName",
-    "kind": "SpanKind",
-    "status": "StatusCode",
-    "project": "ProjectId",
-    "deployment": "DeploymentId",
-}
-"""Fields of every span that are compared like attributes."""
 _MAPS: Final = {"span": "SpanAttributes", "resource": "ResourceAttributes"}
 
 _COUNTS = """
@@ -67,13 +59,15 @@ _ITEMS = """arrayMap(
 )"""
 # The column has the value of the first spelling that the span has, as in filters.
 _SPELLED = "if({column} IS NULL, [], [('{scope}', '{key}', toString(assumeNotNull({column})))])"
+# `name` is another word for `operation`.
 _FIELDS = joined(
     ", ",
     (
         compose(
             "('intrinsic', '{name}', toString({column}))", name=identifier(name), column=identifier(column)
         )
-        for name, column in INTRINSIC.items()
+        for name, column in FIELDS.items()
+        if name != "name"
     ),
 )
 _SHIFTS = """
