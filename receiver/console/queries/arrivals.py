@@ -1,7 +1,7 @@
-"""Arrivals: the spans that were received last, for a client that asks again and again.
+"""Arrivals: the spans that were received last, for a client that polls.
 
 A span becomes readable some time after its receipt, and spans of several intakes in any order. A client
-therefore asks again for the last minute that it has seen, and recognizes a span by its segment and its ids.
+therefore requests the last minute that it has seen again, and recognizes a span by its segment and ids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from receiver.time_range import TimeRange
 AFTER_MS_MAX = 2**43
 """The year 2248, before the end of the table's type."""
 OVERLAP_MS = 60_000
-"""Time before their newest span that clients ask for again, because spans become readable out of order."""
+"""Time before their newest span that clients request again: spans become readable out of order."""
 _ARRIVALS = """
 SELECT
     toUnixTimestamp64Milli(ReceivedAt) AS received_ms,

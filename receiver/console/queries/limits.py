@@ -33,7 +33,7 @@ _NARROW = "expected a shorter time range, or a filter by project or service"
 
 
 def limit_exceeded(trouble: StoreTrouble) -> LimitExceeded | None:
-    """Return which limit of a query an error of the store is about; `None` if about none."""
+    """Return the query limit that a store error reports, or `None`."""
     match trouble.code:
         case 158:  # TOO_MANY_ROWS
             return LimitExceeded(f"the query reads over {ROWS_READ_MAX} rows; {_NARROW}", field="rows_read")

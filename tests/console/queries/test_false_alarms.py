@@ -82,7 +82,7 @@ def binomial(rng: random.Random, count: int, rate: float) -> int:
 
 
 def histogram(rng: random.Random, count: int) -> Histogram:
-    """Return random durations; those of many requests are chosen among few histograms, to save time."""
+    """Return random durations. Operations with many requests share few histograms, to save time."""
     chosen = random.Random(rng.randrange(300) if count > 50 else rng.random())
     if (key := (count, chosen.random())) not in _HISTOGRAMS:
         _HISTOGRAMS[key] = Counter(chosen.choices(range(8), (5, 20, 30, 20, 10, 8, 5, 2), k=count))

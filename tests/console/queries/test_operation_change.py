@@ -119,7 +119,7 @@ def facts(
 
 
 def levels_of(errors: int, services: int = 0, in_a: int = 5) -> ErrorLevels:
-    """Return levels of which the whole, and so many services, have these errors in B and in A."""
+    """Return levels with these errors in B and in A, of the whole and of this many services."""
     sides = (ErrorCounts(1_000, in_a, None), ErrorCounts(1_000, errors, None))
     names = ["web", "cart"][:services]
     return ErrorLevels(error_changes({None: sides})[0], error_changes(dict.fromkeys(names, sides)))

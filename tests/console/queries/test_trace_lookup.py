@@ -11,25 +11,10 @@ from receiver.console.api.traces import comparison_answer, trace_answer
 from receiver.console.queries.projects import table_filters
 from receiver.engine.store import Store
 from tests.support.cases import each_case
+from tests.support.hostile_filters import RecordingStore
 from tests.support.random_filters import Span, random_span
 
 MINE, OF_OTHERS, UNKNOWN = (f"{number:032x}" for number in (1, 2, 3))
-
-
-class RecordingStore:
-    """A store that records its statements."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.statements: list[str] = []
-
-    def rows(self, statement: str, parameters: Any) -> Any:  # noqa: ANN401 - as the store
-        self.statements.append(statement)
-        return self._store.rows(statement, parameters)
-
-    def lines(self, statement: str, parameters: Any) -> Any:  # noqa: ANN401 - as the store
-        self.statements.append(statement)
-        return self._store.lines(statement, parameters)
 
 
 @pytest.fixture(scope="module")

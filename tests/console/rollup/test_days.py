@@ -1,4 +1,4 @@
-"""Rows by day equal the slots of the day, or are not read, whatever happens to them."""
+"""Rows by day equal the slots of the day, or are not read, after damage, late spans and kills."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class WatchedStore:
         return self._store.rows(statement, parameters)
 
     def days_proven(self) -> int:
-        """Return how many statements counted the spans of days, and forget the statements."""
+        """Return how many statements counted the spans of days, and clear the statements."""
         count = sum("'late'" in statement for statement in self.statements)
         self.statements.clear()
         return count

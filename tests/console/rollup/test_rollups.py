@@ -1,4 +1,4 @@
-"""Rollups never change an answer, whatever happens to the spans, the receiver or the clock.
+"""Rollups never change an answer, after any change of the spans, the receiver or the clock.
 
 Each test compares an answer that reads slots with counts in plain Python over the spans that are stored.
 """

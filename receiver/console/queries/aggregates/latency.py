@@ -71,7 +71,7 @@ class LatencyRow(TypedDict):
 
     start: str
     complete: bool
-    """Whether the whole time bucket is in the time range: the counts of the others are of a part."""
+    """Whether the whole time bucket is in the time range; otherwise the counts cover a part of it."""
     from_ms: float
     to_ms: float
     spans: int

@@ -128,14 +128,14 @@ class ShiftRow(TypedDict):
     rest_share: float
     difference: float
     selection_every: int
-    """One of so many spans of the selection is in the sample; 1: every span is."""
+    """Sampling interval of the selection: one of this many spans is in the sample; 1 means every span."""
     rest_every: int
     z: float
     """Evidence: how many standard errors the difference is from 0."""
 
 
 class Sides(NamedTuple):
-    """The spans that are compared: those of the selection, and those of the rest that are not selected."""
+    """The compared spans: the selection, and the spans of the rest that are not selected."""
 
     selection: Sql
     rest: Sql

@@ -46,7 +46,7 @@ RESULT_BYTES_MAX = 512 << 20
 SPILLED_BYTES_MAX = 2 << 30
 """Disk that a statement may use for groups and sorted rows."""
 BLOCK_ROWS_MAX = 8_192
-"""Rows that the engine reads at once: those of one granule."""
+"""Rows that the engine reads at once: one granule."""
 RANGE_ELEMENTS_MAX = 10_000_000
 """Elements of the arrays that `range` makes for one block."""
 

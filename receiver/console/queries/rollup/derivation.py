@@ -33,7 +33,7 @@ BATCH_SPANS_MAX = 20_000_000
 """Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
 PROBE_DAY = 0
 """Day of the rows with which the writer tests the table; they expire at once."""
-# Each repetition reads the whole hour again, while queries only read the late spans beside the slot.
+# Each repetition reads the whole hour again, while queries only read the late spans in addition.
 REPEAT_S = 3_600
 """Interval at which an hour is derived again while late spans still arrive for it."""
 Settled = dict[int, tuple[frozenset[str], int]]
