@@ -87,18 +87,6 @@ def test_times_of_a_pair_are_compared() -> None:
     }
 
 
-def test_subtree_of_one_trace_alone_is_listed_completely() -> None:
-    first = trace_of([span("a"), span("b", "a", 1), span("c", "b", 2)])
-    second = trace_of([span("a"), span("d", "a", 1, ServiceName="other")])
-
-    assert ids(list(differences(first, second))) == [
-        ("none", "a", "a"),
-        ("removed", "b", None),
-        ("removed", "c", None),
-        ("added", None, "d"),
-    ]
-
-
 @pytest.mark.timeout(60)
 def test_chains_of_many_spans_are_compared() -> None:
     rows = [span(str(n), str(n - 1) if n else "", n, 2 * LARGE - n, SpanName="x") for n in range(LARGE)]
