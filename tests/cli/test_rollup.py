@@ -20,7 +20,8 @@ from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.routes import Api
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
-from receiver.console.queries.names import Bounds, services
+from receiver.console.queries.names import services
+from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.derivation import derive_due
 from receiver.console.queries.rollup.slots import read_slots
 from receiver.engine import schema
@@ -31,8 +32,8 @@ from receiver.settings import Settings
 from receiver.time_range import TimeRange
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.random_filters import NOW_S
-from tests.support.rollups import CLOSING, FROM_NS, MIDNIGHT_S, TO_NS, insert, random_spans
+from tests.support.random_filters import NOW_S, insert
+from tests.support.rollups import CLOSING, FROM_NS, MIDNIGHT_S, TO_NS, random_spans
 
 HOUR = MIDNIGHT_S // 3_600
 REBUILD = "/api/v1/rollup/rebuild"
@@ -182,10 +183,10 @@ async def test_request_for_an_impossible_rebuild_is_rejected(store: Store, tmp_p
 
 
 def test_services_of_the_rollup_equal_those_of_the_spans(store: Store) -> None:
-    bounds = Bounds(TimeRange(since_s=NOW_S - FROM_NS // 10**9))
+    asked = Asked[None](TimeRange(since_s=NOW_S - FROM_NS // 10**9))
 
     def lines() -> bytes:
-        return b"".join(services(store, bounds, now_s=NOW_S).pieces())
+        return b"".join(services(store, asked, NOW_S).pieces())
 
     from_rollup = lines()
     assert len(red_source(store, Wanted(FROM_NS, TO_NS)).slots) >= 40

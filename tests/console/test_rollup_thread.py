@@ -14,7 +14,8 @@ from receiver.console.rollup_thread import RollupThread
 from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import StoreTrouble
 from tests.support import engines
-from tests.support.rollups import CLOSING, MIDNIGHT_S, assert_equal, insert, random_spans
+from tests.support.random_filters import insert
+from tests.support.rollups import CLOSING, MIDNIGHT_S, assert_equal, random_spans
 
 WAIT_S = 60.0
 HOUR = MIDNIGHT_S // 3_600

@@ -15,6 +15,7 @@ from receiver.config.addresses import parse_store_url
 from receiver.engine import schema
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.store import Store
 from receiver.settings import GIB, Settings
 from tests.support.fake_clickhouse import schema_sources
 
@@ -25,6 +26,8 @@ SERVER = pytest.param("server", marks=pytest.mark.fault_tier)
 BOTH_KINDS = ["embedded", SERVER]
 EACH_KIND = pytest.mark.parametrize("store", BOTH_KINDS, indirect=True)
 """For tests of a fixture `store` with `BOTH_KINDS`."""
+OWN_TABLES = pytest.mark.parametrize("store", ["own"], indirect=True)
+"""For tests that change the tables of a fixture `store`, which shares them with other tests otherwise."""
 COMPILATION = ("compile_expressions", "compile_aggregate_expressions", "compile_sort_description")
 """Settings that compile expressions to machine code, which takes longer than a query of few rows."""
 
@@ -70,3 +73,14 @@ def embedded(directory: Path) -> Iterator[EmbeddedStore]:
     yield store
     store.command(f"DROP DATABASE {name}")
     store.close()
+
+
+def delete_rows(store: Store) -> None:
+    """Delete the rows of all tables, so that another test can use them: creating tables takes longer."""
+    tables = store.rows(
+        "SELECT name FROM system.tables WHERE database = currentDatabase() AND total_rows > 0 "
+        "AND name != {migrations:String}",
+        {"migrations": schema.MIGRATIONS},
+    )
+    for (table,) in tables:
+        store.command(f"TRUNCATE TABLE {table}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+from receiver.engine.store import Parameters, Store
 
 HOSTILE = (
     "' OR 1=1 --",
@@ -22,19 +25,25 @@ HOSTILE = (
 
 
 class RecordingStore:
-    """Store that answers nothing and keeps its statements."""
+    """Store that keeps its statements. It runs them on another store, or returns nothing."""
 
     definition_version = None
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
         self.statements: list[str] = []
         self.parameters: list[object] = []
 
-    def rows(self, statement: str, parameters: object = None) -> list[tuple[str | int, int, int]]:
-        self.statements.append(statement)
-        self.parameters.append(parameters)
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        self._record(statement, parameters)
+        if self._store is not None:
+            return self._store.rows(statement, parameters)
         return [(0, 0, 0)] if "SELECT count()" in statement else []
 
-    def lines(self, statement: str, parameters: object = None) -> Iterator[bytes]:
-        self.rows(statement, parameters)
-        return iter(())
+    def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        self._record(statement, parameters)
+        return iter(()) if self._store is None else self._store.lines(statement, parameters)
+
+    def _record(self, statement: str, parameters: object) -> None:
+        self.statements.append(statement)
+        self.parameters.append(parameters)

@@ -7,9 +7,11 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from receiver.engine.store import Store
 
 Span = dict[str, Any]
 Matches = Callable[[Span], bool]
@@ -82,6 +84,12 @@ def as_row(span: Span) -> str:
     started = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     columns = {name: value for name, value in span.items() if name != "start_ns"}
     return json.dumps({**columns, "Timestamp": f"{started}.{nanoseconds:09d}"})
+
+
+def insert(store: Store, spans: Iterable[Span]) -> None:
+    """Insert the spans, if there are any."""
+    if rows := "\n".join(map(as_row, spans)):
+        store.command(f"INSERT INTO otel_traces FORMAT JSONEachRow\n{rows}")
 
 
 def quoted(text: str, *, keep: str = "") -> str:

@@ -11,8 +11,8 @@ from typing import Any
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
 from receiver.console.queries.rollup.derivation import Closing, Settled, derive_due, survey
 from receiver.console.queries.rollup.tables import HOUR_NS, HOURS_OF_DAY, OPERATIONS, ROLLUPS, Rollup
-from receiver.engine.store import Store
-from tests.support.random_filters import NOW_S, Span, as_row, random_span
+from receiver.engine.store import Parameters, Store
+from tests.support.random_filters import NOW_S, Span, random_span
 
 DAY_S = 86_400
 HOUR_S = 3_600
@@ -37,10 +37,6 @@ def span_at(rng: random.Random, number: int, start_s: int, received_s: float) ->
 def random_spans(rng: random.Random, count: int = SPANS) -> list[Span]:
     starts = [rng.randrange(MIDNIGHT_S - DAY_S, NOW_S) for _ in range(count)]
     return [span_at(rng, number, start_s, start_s + rng.random()) for number, start_s in enumerate(starts)]
-
-
-def insert(store: Store, spans: Sequence[Span]) -> None:
-    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
 
 
 def bucket_of(duration: int) -> int:
@@ -117,3 +113,27 @@ def derive_all(store: Store, closing: Closing = CLOSING, settled: Settled | None
 
 def due_count(store: Store, closing: Closing = CLOSING) -> int:
     return sum(len(report.due) for report in survey(store, closing))
+
+
+class Killed(Exception):  # noqa: N818 - an event
+    """The process was killed."""
+
+
+class KilledStore:
+    """Store whose process is killed before or after a statement."""
+
+    definition_version = None
+
+    def __init__(self, store: Store, statement: int, *, is_after: bool) -> None:
+        self._store = store
+        self._left = statement
+        self._is_after = is_after
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        self._left -= 1
+        if self._left < 0 and not self._is_after:
+            raise Killed
+        rows = self._store.rows(statement, parameters)
+        if self._left < 0:
+            raise Killed
+        return rows

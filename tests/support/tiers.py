@@ -27,7 +27,6 @@ FAULT_TIER = (
         "tests/redelivery/test_delayed_segments.py"
         "::test_kill_while_a_segment_becomes_a_dead_letter_stores_no_copy_twice"
     ),
-    "tests/console/rollup/test_attributes.py::test_kill_at_any_statement_changes_no_answer",
     "tests/console/rollup/test_days.py::test_kill_while_a_day_is_written_changes_no_answer",
     "tests/console/rollup/test_rollups.py::test_kill_at_any_statement_changes_no_answer",
     "tests/torture/test_torture.py",

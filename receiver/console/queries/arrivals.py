@@ -1,7 +1,7 @@
-"""Arrivals: the spans that were received last, for a client that asks again and again.
+"""Arrivals: the spans that were received last, for a client that polls.
 
 A span becomes readable some time after its receipt, and spans of several intakes in any order. A client
-therefore asks again for the last minute that it has seen, and recognizes a span by its segment and its ids.
+therefore requests the last minute that it has seen again, and recognizes a span by its segment and ids.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from receiver.console.queries.limits import LimitedLines, decimal_number, within_time
+from receiver.console.queries.limits import LimitedLines, decimal_number, limited_lines
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import compose
@@ -20,7 +20,7 @@ from receiver.time_range import TimeRange
 AFTER_MS_MAX = 2**43
 """The year 2248, before the end of the table's type."""
 OVERLAP_MS = 60_000
-"""Time before their newest span that clients ask for again, because spans become readable out of order."""
+"""Time before their newest span that clients request again: spans become readable out of order."""
 _ARRIVALS = """
 SELECT
     toUnixTimestamp64Milli(ReceivedAt) AS received_ms,
@@ -67,9 +67,8 @@ def arrivals(store: Store, asked: Asked[int], now_s: float) -> LimitedLines:
     The own parameter is the earliest receive time in milliseconds since 1970.
     """
     selected = selection(store, asked, now_s)
-    parameters = {**selected.parameters, "after_ms": asked.own, "limit": asked.limit + 1}
-    lines = store.lines(compose(_ARRIVALS, where=selected.where()), parameters)
-    return LimitedLines(within_time(lines), asked.limit)
+    statement = compose(_ARRIVALS, where=selected.where())
+    return limited_lines(store, statement, {**selected.parameters, "after_ms": asked.own}, asked.limit)
 
 
 def parse_after(query: Mapping[str, str], _: TimeRange) -> int:

@@ -1,4 +1,4 @@
-"""Events of a deployment: its build log, its changes of state and its requests, as far as they are stored.
+"""Stored events of a deployment: its build log, its changes of state and its requests.
 
 Invariant: an event counts once, however often it was fetched.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypedDict
 
-from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, limited_lines
 from receiver.console.queries.parameter_types import Schema
 from receiver.console.queries.question import Asked, Parameter
 from receiver.engine.sql_text import Sql, compose
@@ -21,7 +21,7 @@ EVENTS_MAX = 100_000
 TEXT_CHARS_MAX = 4_096
 """Length at which each text of an event is cut; the parameter `event` returns the whole event."""
 KINDS: Final = ("build", "state", "request", "error")
-"""What an event is about. `error` has events of the other kinds: failed requests, and errors of a build."""
+"""Kinds of events. `error` selects events of the other kinds: failed requests, and errors of a build."""
 _KIND_TYPE: Final[Schema] = {"type": "string", "enum": list(KINDS)}
 PARAMETERS: Final = (
     Parameter("deployment", "the id of a deployment", is_required=True, is_positional=True),
@@ -121,7 +121,7 @@ class DeploymentEventRow(TypedDict):
     host: str
     path: str
     event: str
-    """The whole event as JSON; empty unless it was asked for by its id."""
+    """The whole event as JSON; empty unless the query selects it by its id."""
 
 
 class EventFilter(NamedTuple):
@@ -142,5 +142,5 @@ def parse_own(query: Mapping[str, str], _: TimeRange) -> EventFilter:
 
 def deployment_events(store: Store, asked: Asked[EventFilter], now_s: float) -> LimitedLines:
     """Return the events of a deployment in the order in which they happened, one JSON object a line."""
-    parameters = {**asked.own._asdict(), **asked.range.parameters(now_s), "limit": asked.limit + 1}
-    return LimitedLines(within_time(store.lines(_EVENTS, parameters)), asked.limit)
+    parameters = {**asked.own._asdict(), **asked.range.parameters(now_s)}
+    return limited_lines(store, _EVENTS, parameters, asked.limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from receiver.console.queries.filters.attribute_sql import lookup
-from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, limited_lines
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS, template_sql
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
@@ -89,6 +89,4 @@ def error_groups(store: Store, asked: Asked[None], now_s: float) -> LimitedLines
         where=selected.where(IS_ERROR),
         names_max=NAMES_PER_GROUP,
     )
-    parameters = {**selected.parameters, **TEMPLATE_PARAMETERS, "limit": asked.limit + 1}
-    lines = store.lines(statement, parameters)
-    return LimitedLines(within_time(lines), asked.limit)
+    return limited_lines(store, statement, {**selected.parameters, **TEMPLATE_PARAMETERS}, asked.limit)

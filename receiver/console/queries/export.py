@@ -157,7 +157,7 @@ def parquet(store: Store, wanted: ExportQuery, now_s: float) -> Iterator[bytes]:
 def time_slices(
     counts: Iterable[tuple[int, int]], whole: TimeSlice, rows_max: int = SLICE_ROWS_MAX
 ) -> Iterator[TimeSlice]:
-    """Cut a time range into slices of at most `rows_max` rows, as far as rows are spread evenly.
+    """Cut a time range into slices of at most `rows_max` rows, if rows are spread evenly.
 
     `counts`: row counts of five minutes each, in order.
     """

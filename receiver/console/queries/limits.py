@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from receiver.engine.sql_text import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
+from receiver.engine.store import Parameters, Store
 from receiver.errors import LimitExceeded, MalformedBody, StoreTrouble
 
 SPANS_DEFAULT = 100
@@ -32,7 +33,7 @@ _NARROW = "expected a shorter time range, or a filter by project or service"
 
 
 def limit_exceeded(trouble: StoreTrouble) -> LimitExceeded | None:
-    """Return which limit of a query an error of the store is about; `None` if about none."""
+    """Return the query limit that a store error reports, or `None`."""
     match trouble.code:
         case 158:  # TOO_MANY_ROWS
             return LimitExceeded(f"the query reads over {ROWS_READ_MAX} rows; {_NARROW}", field="rows_read")
@@ -82,6 +83,12 @@ def within_time(
         raise StoreTrouble(
             f"the answer took over {seconds_max} s; rows may be missing", code=159, name="TIMEOUT_EXCEEDED"
         )
+
+
+def limited_lines(store: Store, statement: str, parameters: Parameters, lines_max: int) -> LimitedLines:
+    """Run a statement that has the parameter `limit`."""
+    lines = store.lines(statement, {**parameters, "limit": lines_max + 1})
+    return LimitedLines(within_time(lines), lines_max)
 
 
 class LimitedLines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from receiver.console.queries.aggregates.red_measures import (
     COUNTS_OF_ROWS,
@@ -13,10 +13,10 @@ from receiver.console.queries.aggregates.red_measures import (
 )
 from receiver.console.queries.aggregates.red_source import Wanted
 from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
-from receiver.console.queries.limits import NAMES_DEFAULT, LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.question import Asked
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
-from receiver.time_range import TimeRange
 
 _SERVICES = """
 SELECT ServiceName AS service, {counts}, uniqExact(SpanName) AS operations
@@ -72,40 +72,38 @@ class OperationRow(TypedDict):
     p99_ms: float
 
 
-class Bounds(NamedTuple):
-    """Time range and limit of a list of names."""
-
-    range: TimeRange = TimeRange()
-    limit: int = NAMES_DEFAULT
-
-
-def services(store: Store, bounds: Bounds, *, now_s: float) -> LimitedLines:
+def services(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the services, those with the most spans first, one JSON object a line."""
     of_spans = compose(_SERVICES, counts=COUNTS_OF_SPANS, source=_SPANS)
     of_rows = compose(_SERVICES, counts=COUNTS_OF_ROWS, source=SOURCE)
-    return _by_rollup(store, (of_spans, of_rows), Wanted(measures=("Spans", "Errors")), bounds, now_s)
+    return _by_rollup(store, (of_spans, of_rows), Wanted(measures=("Spans", "Errors")), asked, now_s)
 
 
-def operations(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
-    """Return the operations of a service with counts and percentiles of their duration."""
+def operations(store: Store, asked: Asked[str], now_s: float) -> LimitedLines:
+    """Return the operations of a service with counts and percentiles of their duration.
+
+    The own parameter is the name of the service.
+    """
     of_spans = compose(_OPERATIONS, percentiles=PERCENTILES, measures=OF_SPANS, source=_SPANS_OF_SERVICE)
     of_rows = compose(_OPERATIONS, percentiles=PERCENTILES, measures=OF_ROWS, source=SOURCE)
-    wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
-    return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
+    return _by_rollup(store, (of_spans, of_rows), _of_service(asked), asked, now_s)
 
 
-def operation_names(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
+def operation_names(store: Store, asked: Asked[str], now_s: float) -> LimitedLines:
     """Return the names and kinds of the operations of a service, by name."""
     of_spans = compose(_OPERATION_NAMES, source=_SPANS_OF_SERVICE)
     of_rows = compose(_OPERATION_NAMES, source=SOURCE)
-    wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
-    return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
+    return _by_rollup(store, (of_spans, of_rows), _of_service(asked), asked, now_s)
+
+
+def _of_service(asked: Asked[str]) -> Wanted:
+    return Wanted(condition=_OF_SERVICE, parameters={"service": asked.own})
 
 
 def _by_rollup(
-    store: Store, statements: tuple[Sql, Sql], wanted: Wanted, bounds: Bounds, now_s: float
+    store: Store, statements: tuple[Sql, Sql], wanted: Wanted, asked: Asked[Any], now_s: float
 ) -> LimitedLines:
     """Run the statement over the spans or over the rollup. `wanted`: without its time range."""
-    parameters = {**wanted.parameters, **bounds.range.parameters(now_s), "limit": bounds.limit + 1}
-    lines = rollup_lines(store, Statement(*statements, parameters), wanted_in(bounds.range, now_s, wanted))
-    return LimitedLines(within_time(lines), bounds.limit)
+    parameters = {**wanted.parameters, **asked.range.parameters(now_s), "limit": asked.limit + 1}
+    lines = rollup_lines(store, Statement(*statements, parameters), wanted_in(asked.range, now_s, wanted))
+    return LimitedLines(within_time(lines), asked.limit)

@@ -49,7 +49,7 @@ class PageCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 def parse_cursor(query: Mapping[str, str], noun: str) -> PageCursor | None:
     """Return the cursor of a call; `None` if the call does not ask for pages. Raises `MalformedBody`.
 
-    `noun`: what a line of the question is about.
+    `noun`: the noun for a line of the answer. It separates the cursors of queries with equal parameters.
     """
     if PARAMETER not in query:
         return None

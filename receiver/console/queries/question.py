@@ -47,7 +47,7 @@ class Asked(NamedTuple, Generic[Own]):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of one question, besides those that all questions have."""
+    """A parameter of one question, in addition to the common parameters."""
 
     name: str
     help: str

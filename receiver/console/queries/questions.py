@@ -36,15 +36,6 @@ from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.engine.store import Store
 
 
-def _services(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
-    return names.services(store, names.Bounds(asked.range, asked.limit), now_s=now_s)
-
-
-def _operations(store: Store, asked: Asked[str], now_s: float) -> LimitedLines:
-    bounds = names.Bounds(asked.range, asked.limit)
-    return names.operations(store, bounds, asked.own, now_s=now_s)
-
-
 def _search(store: Store, asked: Asked[TraceFilter], now_s: float) -> LimitedLines:
     return search(store, SearchQuery(asked.own, asked.range, asked.limit, asked.cursor), now_s=now_s)
 
@@ -82,7 +73,7 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     "services": Question(
         summary=SENTENCES["services"],
         row=names.ServiceRow,
-        ask=_services,
+        ask=names.services,
         noun="service",
         is_short=True,
         examples=(
@@ -93,7 +84,7 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     "operations": Question(
         summary=SENTENCES["operations"],
         row=names.OperationRow,
-        ask=_operations,
+        ask=names.operations,
         parse_own=lambda query, _: query["service"],
         noun="operation",
         is_short=True,

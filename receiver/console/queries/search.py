@@ -215,8 +215,8 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
     parameters, where, having = condition.parameters, condition.where, condition.having
     if page is not None:
         parameters |= page.parameters
-        # The position is that of a trace: a condition on rows would find the traces of earlier pages again,
-        # by their older spans.
+        # A page begins after a trace: a condition on rows would return traces of earlier pages again, because
+        # of their older spans.
         where = compose("({where}) AND {received}", where=where, received=_RECEIVED)
         having = compose("({having}) AND ({after})", having=having or 1, after=page.after)
     if condition.candidates:
@@ -248,7 +248,7 @@ def _newest(
 ) -> Sequence[Match]:
     """Read the range from `recent_ns`, then the rest if it is needed."""
     recent: list[Any] = store.rows(statement, {**parameters, "from_ns": recent_ns})
-    # The limit of the statement is a trace more than that of the answer: it shows that there are more.
+    # The statement may return one trace more than the answer, which shows that there are more.
     if len(recent) == parameters["limit"] or recent_ns == parameters["from_ns"]:
         return recent
     rest = store.rows(statement, {**parameters, "to_ns": recent_ns})

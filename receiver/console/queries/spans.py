@@ -87,7 +87,7 @@ class _Page:
         self.parameters = {
             "from_ns": cursor.from_ns,
             "to_ns": cursor.to_ns,
-            # The condition includes the position itself, of which so many rows were on the pages before.
+            # The condition includes the position itself. This many of its rows were on earlier pages.
             "offset": cursor.equal_count,
             "cursor_ns": cursor.time_ns,
             "cursor_trace": cursor.trace_id,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from receiver.console.queries.filters.filter import And, Comparison, Filter, Intrinsic
 from receiver.console.queries.group_key import GroupKey
-from receiver.console.queries.limits import NAMES_DEFAULT, LimitedLines, within_time
+from receiver.console.queries.limits import NAMES_DEFAULT, LimitedLines, limited_lines
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import compose
 from receiver.engine.store import Store
@@ -40,5 +40,5 @@ def tag_values(store: Store, wanted: WantedValues, *, now_s: float) -> LimitedLi
     selected = selection(store, wanted._replace(filter=And((*roots, wanted.filter))), now_s)
     found = wanted.key.expressions(store)
     statement = compose(_VALUES, value=found.value_sql, where=selected.where(found.is_present_sql))
-    parameters = {**selected.parameters, **wanted.key.parameters, "limit": wanted.limit + 1}
-    return LimitedLines(within_time(store.lines(statement, parameters)), wanted.limit)
+    parameters = {**selected.parameters, **wanted.key.parameters}
+    return limited_lines(store, statement, parameters, wanted.limit)

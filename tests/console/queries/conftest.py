@@ -1,4 +1,4 @@
-"""The stores that tests of questions ask: of each kind, with the spans of the test file."""
+"""Stores of the tests of queries. They share the tables of the embedded engine; each file has its spans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import pytest
 
 from receiver.engine.store import Store
 from tests.support import engines
-from tests.support.random_filters import Span, as_row
+from tests.support.random_filters import Span, insert
+
+
+@pytest.fixture(scope="session")
+def tables(engine_dir: Path) -> Iterator[Store]:
+    """Create the tables once, because that takes longer than most tests."""
+    with engines.embedded(engine_dir) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +28,12 @@ def spans() -> Sequence[Span]:
 @pytest.fixture(scope="module", params=engines.BOTH_KINDS)
 def store(request: pytest.FixtureRequest, spans: Sequence[Span]) -> Iterator[Store]:
     """Yield each kind of store with the spans."""
-    directory: Path = request.getfixturevalue("engine_dir")
-    opened = (
-        engines.embedded(directory)
-        if request.param == "embedded"
-        else engines.over_http(request.getfixturevalue("server_url"))
-    )
-    with opened as store:
-        if spans:
-            store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
+    if request.param == "embedded":
+        tables: Store = request.getfixturevalue("tables")
+        insert(tables, spans)
+        yield tables
+        engines.delete_rows(tables)
+        return
+    with engines.over_http(request.getfixturevalue("server_url")) as store:
+        insert(store, spans)
         yield store

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +13,15 @@ from receiver.console.queries.search import SearchQuery, search
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.time_range import TimeRange
-from tests.support import engines
-from tests.support.random_filters import NOW_S, as_row, random_span
+from tests.support.cases import each_case
+from tests.support.random_filters import NOW_S, Span, random_span
 
 LONG = "k" * KEY_CHARACTERS_MAX
 
 
 @pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
-    """Yield a store with a span of a minute ago, and another of two hours ago."""
+def spans() -> list[Span]:
+    """Return a span of a minute ago, and another of two hours ago."""
     recent = random_span(random.Random(1), 1) | {
         "start_ns": (NOW_S - 60) * 10**9,
         "SpanAttributes": {
@@ -34,11 +32,7 @@ def store(engine_dir: Path) -> Iterator[Store]:
         },
         "ResourceAttributes": {"host.name": "web-1", "http.route": "/a"},
     }
-    old = recent | {"start_ns": (NOW_S - 7_200) * 10**9, "SpanAttributes": {"old.key": "1"}}
-    with engines.embedded(engine_dir) as store:
-        rows = "\n".join(map(as_row, (recent, old)))
-        store.command(f"INSERT INTO otel_traces FORMAT JSONEachRow\n{rows}")
-        yield store
+    return [recent, recent | {"start_ns": (NOW_S - 7_200) * 10**9, "SpanAttributes": {"old.key": "1"}}]
 
 
 def suggested(store: Store, text: str, since_s: int = 3_600) -> list[str]:
@@ -47,7 +41,7 @@ def suggested(store: Store, text: str, since_s: int = 3_600) -> list[str]:
     return answer.close_keys
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("http.rout=/a", ["span.http.route", "resource.http.route"]),

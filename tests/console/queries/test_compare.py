@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import pytest
 
 from receiver.console.queries.comparison.compare import OPERATIONS_DEFAULT, OPERATIONS_MAX
 from receiver.console.queries.comparison.new_errors import NEW_ERRORS_MAX
 from receiver.console.queries.comparison.operation_change import FALSE_ALARM_SHARE
-from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody, NoSuchDeployment
+from tests.support.answers import Row, ask
+from tests.support.cases import each_case
 from tests.support.comparisons import MINUTE_NS, Expected, estimates_of, failed, key_of, side_of
 from tests.support.random_filters import NOW_S, Span, random_filter, random_span
 
@@ -61,18 +60,12 @@ def spans() -> list[Span]:
     return [deployment_span(rng, number) for number in range(SPANS)]
 
 
-def answers(store: Store, name: str, **query: str) -> list[dict[str, Any]]:
-    question = QUESTIONS[name]
-    answer = question.ask(store, question.parse(query), NOW_S)
-    return [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
-
-
-def compared(store: Store, **query: str) -> dict[str, Any]:
-    (row,) = answers(store, "compare", **query)
+def compared(store: Store, **query: str) -> Row:
+    (row,) = ask(store, "compare", **query)
     return row
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "length_ns"),
     [
         ({"a": "dpl_a", "b": "dpl_b"}, None),
@@ -110,7 +103,7 @@ def test_comparison_agrees_with_plain_python(
     }
 
 
-@pytest.mark.parametrize("query", [{}, {"first": "10m"}, {"filter": "service=web"}])
+@each_case("query", [{}, {"first": "10m"}, {"filter": "service=web"}])
 def test_levels_count_traces_and_those_with_an_error(
     store: Store, spans: Sequence[Span], query: dict[str, str]
 ) -> None:
@@ -167,7 +160,7 @@ def test_windows_have_estimates_only_if_every_weight_is_known(store: Store, span
     assert (unknown["estimated_spans"], unknown["estimated_errors"]) == (None, None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "ages_s"),
     [
         ({"first": "30m"}, {"a": None, "b": 0}),
@@ -239,7 +232,7 @@ def test_limit_shortens_lists_and_totals_say_their_length(store: Store) -> None:
     assert cut["verdict"] == whole["verdict"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "message"),
     [
         (
@@ -267,7 +260,7 @@ def test_impossible_comparison_is_a_clear_error(store: Store, query: dict[str, s
 
 
 def test_deployments_are_listed_newest_first(store: Store, spans: Sequence[Span]) -> None:
-    rows = answers(store, "deployments", filter="service=web")
+    rows = ask(store, "deployments", filter="service=web")
 
     found: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for span in spans:

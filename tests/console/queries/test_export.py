@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from receiver.console.queries.export import BUCKET_NS, TimeSlice, export, parse_
 from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, MalformedBody, StoreTrouble
 from tests.support import engines
+from tests.support.answers import rows_of
 from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.random_filters import NOW_S, Span, as_row, random_filter, random_span
 
@@ -47,10 +47,6 @@ def content(store: Store, **query: str) -> bytes:
     return b"".join(export(store, parse_export({**DAY, **query}), NOW_S))
 
 
-def rows_of(lines: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lines.splitlines()]
-
-
 def keys(spans: Sequence[Span]) -> Counter[Key]:
     return Counter((span["SpanId"], span["Duration"]) for span in spans)
 
@@ -62,7 +58,7 @@ def test_random_filters_agree_with_plain_python(store: Store, spans: Sequence[Sp
     for _ in range(RANDOM_CASES // 2):
         text, matches = random_filter(rng)
 
-        rows = rows_of(content(store, filter=text))
+        rows = rows_of([content(store, filter=text)])
 
         assert keys(rows) == keys([span for span in spans if matches(span)]), text
         assert [row["Timestamp"] for row in rows] == sorted(row["Timestamp"] for row in rows)
@@ -73,7 +69,7 @@ def test_export_has_every_column_with_its_value(store: Store, spans: Sequence[Sp
     expected = {json.dumps(json.loads(as_row(span)), sort_keys=True) for span in spans}
     columns = [name for name in spans[0] if name not in {"start_ns", "Events.Timestamp"}]
 
-    rows = rows_of(content(store))
+    rows = rows_of([content(store)])
 
     assert {len(row) for row in rows} == {38}
     shown = {json.dumps([row[name] for name in columns], sort_keys=True) for row in rows}
@@ -105,7 +101,7 @@ def test_csv_has_a_single_head_and_no_cell_that_a_spreadsheet_evaluates(
 
 @pytest.mark.usefixtures("small_slices")
 def test_otlp_lines_have_every_span(store: Store, spans: Sequence[Span]) -> None:
-    messages = rows_of(content(store, format="otlp"))
+    messages = rows_of([content(store, format="otlp")])
 
     found = [
         (span["spanId"], int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]))
@@ -127,7 +123,7 @@ def test_parquet_has_the_same_spans(store: Store, engine_dir: Path, tmp_path: Pa
     with opened as engine:
         rows = engine.rows("SELECT SpanId, Duration FROM file({path:String}, Parquet)", {"path": str(file)})
 
-    expected = rows_of(content(store, filter="status=error"))
+    expected = rows_of([content(store, filter="status=error")])
     assert expected
     assert Counter(rows) == keys(expected)
 
@@ -155,7 +151,7 @@ def test_slices_cover_the_range_once_and_are_small(seed: int) -> None:
     assert largest <= 80
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "error"),
     [
         ({"format": "s3cret"}, MalformedBody),

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pytest
-
 from receiver.console.queries.comparison.error_levels import ErrorLevels, error_changes
 from receiver.console.queries.comparison.operation_change import (
     FALSE_ALARM_SHARE,
@@ -22,6 +20,7 @@ from receiver.console.queries.comparison.operation_change import (
 from receiver.console.queries.comparison.statistics import Histogram, two_sided_p
 from receiver.console.queries.comparison.verdict import Facts, Judged, verdict_of
 from receiver.console.queries.comparison.weights import ErrorCounts, Weights, error_z
+from tests.support.cases import each_case
 
 PAIRS = 1_000
 OPERATIONS = 50
@@ -83,7 +82,7 @@ def binomial(rng: random.Random, count: int, rate: float) -> int:
 
 
 def histogram(rng: random.Random, count: int) -> Histogram:
-    """Return random durations; those of many requests are chosen among few histograms, to save time."""
+    """Return random durations. Operations with many requests share few histograms, to save time."""
     chosen = random.Random(rng.randrange(300) if count > 50 else rng.random())
     if (key := (count, chosen.random())) not in _HISTOGRAMS:
         _HISTOGRAMS[key] = Counter(chosen.choices(range(8), (5, 20, 30, 20, 10, 8, 5, 2), k=count))
@@ -108,7 +107,7 @@ def test_at_most_one_percent_of_equal_deployments_differ() -> None:
     assert alarms / PAIRS <= FALSE_ALARM_SHARE
 
 
-@pytest.mark.parametrize(("requests", "error_rate"), [(200, 0.125), (400, 0.07), (3_300, 0.01)])
+@each_case(("requests", "error_rate"), [(200, 0.125), (400, 0.07), (3_300, 0.01)])
 def test_tripled_error_rate_of_one_operation_is_found(requests: int, error_rate: float) -> None:
     rng = random.Random(2)
     same = [Traffic(requests, error_rate)] * OPERATIONS
@@ -179,7 +178,7 @@ def weighted(rng: random.Random, requests: int, rate: float, kept: tuple[float, 
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kept_a", "kept_b"), [((0.1, 1.0), (0.5, 1.0)), ((0.1, 0.1), (1.0, 1.0)), ((0.2, 0.5), (0.2, 0.25))]
 )
 def test_other_sampling_is_no_change_of_errors(

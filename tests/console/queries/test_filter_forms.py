@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,10 +21,10 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.search import SearchQuery, search
 from receiver.engine.store import Store
 from receiver.errors import InvalidFilter
-from tests.support import engines
-from tests.support.cases import RANDOM_CASES
+from tests.support.answers import rows_of
+from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.filter_writers import as_json, as_text, as_traceql
-from tests.support.random_filters import NOW_S, TRACES, Span, as_row, random_span
+from tests.support.random_filters import NOW_S, TRACES, Span, random_span
 from tests.support.random_trees import Form, random_trace_tree, traces_that_match
 
 SPANS = 2_000
@@ -71,7 +71,7 @@ def test_every_query_with_a_filter_reads_both_forms() -> None:
     assert parse_export({"filter": written}).filter == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("condition", "message"),
     [
         ({"span": CONDITION}, "filter, \\$: a spanset makes a condition on traces"),
@@ -91,16 +91,9 @@ def spans() -> list[Span]:
     return made + made[:50]  # spans that two senders sent
 
 
-@pytest.fixture(scope="module")
-def store(engine_dir: Path, spans: Sequence[Span]) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
-        yield store
-
-
 def found(store: Store, tree: TraceFilter) -> dict[str, dict[str, Any]]:
     pieces = search(store, SearchQuery(tree, limit=TRACES_MAX), now_s=NOW_S).pieces()
-    return {row["trace_id"]: row for row in map(json.loads, b"".join(pieces).splitlines())}
+    return {row["trace_id"]: row for row in rows_of(pieces)}
 
 
 @pytest.mark.parametrize("form", get_args(Form))
@@ -131,7 +124,7 @@ def test_random_conditions_on_traces_agree_with_plain_python(
     assert sum(0 < count < TRACES * 0.8 for count in counts) > RANDOM_CASES / 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "service=web -trace:spans>2",

@@ -1,4 +1,7 @@
-"""Tests of filters as JSON: the parsed trees, and the path in each error."""
+"""Tests of filters as JSON: the path in each error, and the parsed trees.
+
+`test_filter_forms` parses random trees in every form; the cases here are other ways to write them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import json
 import pytest
 
 from receiver.console.queries.filters.filter import (
-    Anchored,
     And,
     Attribute,
     Comparison,
@@ -15,11 +17,9 @@ from receiver.console.queries.filters.filter import (
     HasSpan,
     Intrinsic,
     Not,
-    Or,
     TraceAnd,
     TraceFilter,
     TraceNot,
-    Wildcard,
 )
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_json import is_json, parse_json_filter
@@ -46,37 +46,17 @@ HAS_K = Exists(Attribute("", "k"))
     [
         (WEB_JSON, HasSpan(WEB)),
         ({"all": []}, HasSpan(And(()))),
-        ({"all": [WEB_JSON]}, HasSpan(And((WEB,)))),
-        ({"any": [WEB_JSON, EXISTS]}, HasSpan(Or((WEB, HAS_K)))),
-        ({"not": WEB_JSON}, HasSpan(Not(WEB))),
         ({"span": {"not": WEB_JSON}}, HasSpan(Not(WEB))),
         ({"not": {"span": WEB_JSON}}, TraceNot(HasSpan(WEB))),
         ({"all": [{"span": WEB_JSON}, {"span": {"all": []}}]}, TraceAnd((HasSpan(WEB), HasSpan(And(()))))),
         (HTTP, HasSpan(Comparison(ROUTE, "=", "/api/*"))),
-        (
-            {"attribute": "http.route", "op": "!=", "wildcard": "/api/*"},
-            HasSpan(Comparison(ROUTE, "!=", Wildcard(("/api/", "")))),
-        ),
-        (
-            {"attribute": "k", "scope": "resource", "op": "=~", "value": "a.*", "anchored": True},
-            HasSpan(Comparison(Attribute("resource", "k"), "=~", Anchored("a.*"))),
-        ),
         ({"attribute": "k", "op": "=", "value": 200}, HasSpan(Comparison(HAS_K.field, "=", 200.0))),
-        ({"attribute": "k", "op": "=", "value": "200"}, HasSpan(Comparison(HAS_K.field, "=", "200"))),
         ({"attribute": "k", "op": "=", "value": True}, HasSpan(Comparison(HAS_K.field, "=", "true"))),
         ({"attribute": "k", "op": ">=", "value": -1e20}, HasSpan(Comparison(HAS_K.field, ">=", -1e20))),
-        (
-            {"field": "name", "op": "=", "value": 'a"*\\'},
-            HasSpan(Comparison(Intrinsic("operation"), "=", 'a"*\\')),
-        ),
         ({"field": "root", "op": "=", "value": False}, HasSpan(Comparison(Intrinsic("root"), "=", ""))),
         (
             {"field": "duration", "op": ">", "value": "2m"},
             HasSpan(Comparison(Intrinsic("duration"), ">", 120 * 10**9)),
-        ),
-        (
-            {"field": "trace:spans", "op": ">", "value": 9},
-            HasSpan(Comparison(Intrinsic("trace:spans"), ">", 9)),
         ),
     ],
 )
@@ -155,7 +135,7 @@ def test_error_has_the_path_and_the_problem(document: object, path: str, problem
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ('{"all": [', "filter, column 10: the JSON is not well-formed"),
@@ -181,7 +161,7 @@ def test_json_at_every_limit_is_accepted() -> None:
     assert parse_json_filter(json.dumps({"field": "name", "op": "=~", "value": "x" * REGEX_CHARACTERS_MAX}))
 
 
-@pytest.mark.parametrize("text", ['{"odd key"=1}', '{"odd key" exists}', "{}", "", "service=web", '"a:b"=1'])
+@each_case("text", ['{"odd key"=1}', '{"odd key" exists}', "{}", "", "service=web", '"a:b"=1'])
 def test_one_line_filter_is_not_taken_for_json(text: str) -> None:
     assert not is_json(text)
     assert parse_any_form(text)

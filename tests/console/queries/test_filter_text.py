@@ -1,4 +1,4 @@
-"""Tests of the text form of filters: the parsed trees, and the column in each error."""
+"""Tests of filters in one line, of spans and of traces: the parsed trees, and the column in each error."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from receiver.console.queries.filters.filter import (
     Comparison,
     Exists,
     Filter,
+    HasSpan,
     Intrinsic,
     Not,
     Or,
+    TraceAnd,
+    TraceFilter,
+    TraceNot,
+    TraceOr,
     Wildcard,
 )
-from receiver.console.queries.filters.filter_text import parse_filter, with_text_field
+from receiver.console.queries.filters.filter_text import parse_filter, parse_trace_filter, with_text_field
 from receiver.console.queries.filters.filter_values import (
     CHARACTERS_MAX,
     DEPTH_MAX,
     REGEX_CHARACTERS_MAX,
     TERMS_MAX,
+    TRACE_TERMS_MAX,
 )
 from receiver.errors import InvalidFilter
 from tests.support.cases import each_case
@@ -142,3 +148,96 @@ def test_filter_at_every_limit_is_accepted() -> None:
 )
 def test_texts_of_a_filter_are_given_another_field(text: str, widened: str) -> None:
     assert with_text_field(text, "text:all") == widened
+
+
+SLOW = Comparison(Intrinsic("trace:duration"), ">", 5_400 * 10**9)
+A, B, C = HasSpan(WEB), HasSpan(ERROR), HasSpan(And(()))
+
+
+@each_case(
+    ("text", "tree"),
+    [
+        ("", C),
+        ("service=web", A),
+        ("{service=web}", A),
+        (" { service = web } ", A),
+        ("{}", C),
+        ("{service=web status=error}", HasSpan(And((WEB, ERROR)))),
+        ("{service=web} && {status=error}", TraceAnd((A, B))),
+        ("{service=web} {status=error}", TraceAnd((A, B))),
+        ("{service=web}AND{status=error}", TraceAnd((A, B))),
+        ("{service=web} || {status=error} && {}", TraceOr((A, TraceAnd((B, C))))),
+        ("({service=web} OR {status=error}) && {}", TraceAnd((TraceOr((A, B)), C))),
+        ("{service=web} -{status=error}", TraceAnd((A, TraceNot(B)))),
+        ("NOT {-service=web}", TraceNot(HasSpan(Not(WEB)))),
+        ("service=web trace:duration>1h30m", HasSpan(And((WEB, SLOW)))),
+        ("{trace:duration>1.5h}", HasSpan(SLOW)),
+        ("trace:spans>=100", HasSpan(Comparison(Intrinsic("trace:spans"), ">=", 100))),
+        ("trace:rootService=web", HasSpan(Comparison(Intrinsic("trace:service"), "=", "web"))),
+        ("trace:id=ab", HasSpan(Comparison(Intrinsic("trace"), "=", "ab"))),
+        ('{"a}b"=nil2}', HasSpan(Comparison(Attribute("", "a}b"), "=", "nil2"))),
+        ('{a.b="nil" a.c="x && y"}', parse_trace_filter('a.b=nil a.c="x && y"')),
+        ("a.b=nil a.c=x&&y a.d={}", parse_trace_filter('a.b="nil" a.c="x&&y" a.d="{}"')),
+    ],
+)
+def test_condition_on_traces_is_parsed_to_a_tree(text: str, tree: TraceFilter) -> None:
+    assert parse_trace_filter(text) == tree
+
+
+IS_TRACEQL = "this is TraceQL"
+
+
+@each_case(
+    ("text", "column", "problem"),
+    [
+        ("{service=web", 13, "a brace is not closed"),
+        ("{service=web}}", 14, "expected &&, || or the end"),
+        ("{service=web} | count() > 2", 15, "expected &&, || or the end"),
+        ("{service=web} >> {}", 15, "expected &&, || or the end"),
+        ("{service=web} status=error", 15, "each condition is in braces"),
+        ("service=web {status=error}", 13, "put the comparison in braces"),
+        ("{service=web} &&", 17, "expected a spanset"),
+        ("({service=web}", 15, "expected ')'"),
+        ("{service=web && status=error}", 14, IS_TRACEQL),
+        ("{service=web || status=error}", 14, IS_TRACEQL),
+        ("{a.b=x&&a.c=y}", 6, IS_TRACEQL),
+        ("{a.b=`x`}", 6, IS_TRACEQL),
+        ("{.a.b=x}", 2, IS_TRACEQL),
+        ("{!(service=web)}", 2, IS_TRACEQL),
+        ("{span.b != nil}", 12, IS_TRACEQL),
+        ("{service=web .b=1}", 14, IS_TRACEQL),
+        ("{sevice=web}", 2, "did you mean 'service'?"),
+        ("{trace:duratoin>1s}", 2, "did you mean 'trace:duration'?"),
+        ("trace:duration=~1s", 15, "a duration takes"),
+        ("trace:spans=~1", 12, "a count takes"),
+        ("trace:spans>1.5", 13, "not a whole number"),
+        ("trace:spans>" + "9" * 16, 13, "not a whole number"),
+        ("trace:duration>1h30", 16, "not a duration"),
+        ("trace:duration>" + "1s" * 9, 16, "not a duration"),
+        ("{}" * TERMS_MAX + "{}", 2 * TERMS_MAX + 2, "comparisons"),
+        ("(" * (DEPTH_MAX + 1) + "{}", DEPTH_MAX + 2, "levels"),
+        ("-" * (DEPTH_MAX + 1) + "{}", DEPTH_MAX + 2, "levels"),
+        ("{" + "(" * (DEPTH_MAX + 1) + "root", DEPTH_MAX + 3, "levels"),
+        ("{trace:spans>1}" * (TRACE_TERMS_MAX + 1), 15 * TRACE_TERMS_MAX + 14, "fields of the trace"),
+    ],
+)
+def test_error_of_a_condition_on_traces_has_the_column_and_the_problem(
+    text: str, column: int, problem: str
+) -> None:
+    with pytest.raises(InvalidFilter) as refused:
+        parse_trace_filter(text)
+
+    assert (refused.value.column, problem in str(refused.value)) == (column, True), str(refused.value)
+
+
+def test_condition_at_every_limit_is_accepted() -> None:
+    assert parse_trace_filter("{}" * TERMS_MAX)
+    assert parse_trace_filter("(" * DEPTH_MAX + "{}" + ")" * DEPTH_MAX)
+    assert parse_trace_filter("{" + "(" * DEPTH_MAX + "root" + ")" * DEPTH_MAX + "}")
+    assert parse_trace_filter("{trace:spans>1}" * TRACE_TERMS_MAX)
+
+
+@each_case("text", ["{service=web}", "-{service=web}", "service=web trace:spans>1"])
+def test_condition_on_traces_is_refused_where_spans_are_filtered(text: str) -> None:
+    with pytest.raises(InvalidFilter):
+        parse_filter(text)

@@ -12,10 +12,16 @@ from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.search import SearchQuery, search
 from receiver.errors import InvalidFilter
+from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE, RecordingStore
 from tests.support.random_filters import NOW_S, quoted
 
 TEXT = (
+    "service={} OR name!={}",
+    "project=~{}",
+    "http.route={} span.{}=x",
+    "resource.{} exists event.{}>5",
+    "event:name={} -(link.{}!~x OR trace={})",
     "{{service={}}} && -{{name=~{}}}",
     "{{trace:service={} trace:duration>1s}}",
     "{{span.{}=x}} || {{link.{} exists trace:name!~{}}}",
@@ -41,7 +47,7 @@ def statements_of(tree: TraceFilter) -> list[str]:
     return [statement for statement in recording.statements if "otel_traces" in statement]
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+@each_case("hostile", HOSTILE)
 def test_hostile_text_is_only_in_parameters(hostile: str) -> None:
     def filled(shape: str, text: str) -> str:
         return shape.format(*[text] * 4)
@@ -60,7 +66,7 @@ def test_hostile_text_is_only_in_parameters(hostile: str) -> None:
         assert statements_of(parse_traceql(filled(shape, key_and_text))) == expected
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+@each_case("hostile", HOSTILE)
 def test_hostile_traceql_value_is_only_in_parameters(hostile: str) -> None:
     expected = statements_of(parse_traceql('{ name = "abc" || rootServiceName !~ "abc" }'))
     text = json.dumps(hostile)
@@ -68,9 +74,10 @@ def test_hostile_traceql_value_is_only_in_parameters(hostile: str) -> None:
     assert statements_of(parse_traceql(f"{{ name = {text} || rootServiceName !~ {text} }}")) == expected
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+@each_case("hostile", HOSTILE)
 def test_hostile_text_in_place_of_syntax_is_an_error_without_the_text(hostile: str) -> None:
     texts = (
+        hostile,
         f"{{{hostile}}}",
         f"{{service=web}} {hostile}",
         json.dumps({hostile: "s3cret"}),
@@ -91,7 +98,7 @@ def test_hostile_text_in_place_of_syntax_is_an_error_without_the_text(hostile: s
         assert hostile not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "(" * 1_999,
@@ -109,7 +116,7 @@ def test_hostile_text_in_place_of_syntax_is_an_error_without_the_text(hostile: s
         '{"attribute":"k","op":">","value":1e999}',
         '{"attribute":"k","op":">","value":NaN}',
     ],
-    ids=lambda text: text[:24],
+    ids=lambda text: str(text[:24]),
 )
 def test_deep_or_huge_filter_is_an_error(text: str) -> None:
     for parse in (parse_any_form, parse_traceql):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import random
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,40 +16,37 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from tests.support import engines
-from tests.support.cases import RANDOM_CASES
-from tests.support.random_filters import NOW_S, as_row, random_filter, random_span
+from tests.support.answers import Row, answer_of, rows_of
+from tests.support.cases import RANDOM_CASES, each_case
+from tests.support.random_filters import NOW_S, Span, insert, random_filter, random_span
 
-SPANS = 1_500
+SPANS = 800
 PAGED = [name for name, question in QUESTIONS.items() if question.has_cursor]
-Row = dict[str, Any]
 
 
-def stored_rows(seed: int) -> list[str]:
-    """Return rows with many equal times, and copies of whole rows."""
-    rng = random.Random(seed)
+@pytest.fixture(scope="module")
+def spans() -> list[Span]:
+    """Return spans with many equal times, and copies of spans."""
+    rng = random.Random(19)
     spans = [random_span(rng, number) for number in range(SPANS)]
     for span in spans:
         if rng.random() < 0.5:
             span["start_ns"] = (NOW_S - rng.randrange(1, 20)) * 10**9
-    return [as_row(span) for span in spans + spans[:300] + spans[:100]]
+    return spans + spans[:300] + spans[:100]
 
 
 @pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        insert(store, stored_rows(19))
-        yield store
-
-
-def insert(store: Store, rows: list[str]) -> None:
-    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(rows))
+def changing_store(store: Store, spans: Sequence[Span]) -> Iterator[Store]:
+    """Yield the store, to which the test adds spans."""
+    yield store
+    engines.delete_rows(store)
+    insert(store, spans)
 
 
 def page_of(store: Store, name: str, query: dict[str, str], now_s: float = NOW_S) -> tuple[list[Row], str]:
     """Return the rows of a page and the cursor of the next one."""
-    question = QUESTIONS[name]
-    answer = question.ask(store, question.parse(query), now_s)
-    rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
+    answer = answer_of(store, name, query, now_s)
+    rows = rows_of(answer.pieces())
     return rows, answer.next_cursor
 
 
@@ -90,7 +86,8 @@ def test_joined_pages_are_the_whole_answer(store: Store, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGED)
-def test_pages_have_every_earlier_row_once_while_spans_arrive(store: Store, name: str) -> None:
+def test_pages_have_every_earlier_row_once_while_spans_arrive(changing_store: Store, name: str) -> None:
+    store = changing_store
     rng = random.Random(29)
     whole, _ = page_of(store, name, {"limit": "10000"})
     joined: list[str] = []
@@ -100,15 +97,16 @@ def test_pages_have_every_earlier_row_once_while_spans_arrive(store: Store, name
         joined += map(identity, rows)
         if not cursor:
             break
-        late = [random_span(rng, SPANS + len(joined) + number) for number in range(40)]
-        received = "2100-01-01 00:00:00.000"
-        insert(store, [json.dumps({**json.loads(as_row(span)), "ReceivedAt": received}) for span in late])
+        numbers = range(SPANS + len(joined), SPANS + len(joined) + 40)
+        received = {"ReceivedAt": "2100-01-01 00:00:00.000"}
+        insert(store, [random_span(rng, number) | received for number in numbers])
 
     earlier = sorted(map(identity, whole))
     assert sorted(name for name in joined if name in set(earlier)) == earlier
 
 
-def test_pages_of_a_search_miss_no_trace_whose_newer_spans_are_stored_late(store: Store) -> None:
+def test_pages_of_a_search_miss_no_trace_whose_newer_spans_are_stored_late(changing_store: Store) -> None:
+    store = changing_store
     rng = random.Random(31)
     whole, _ = page_of(store, "search", {"limit": "10000"})
     listed: set[str] = set()
@@ -124,14 +122,14 @@ def test_pages_of_a_search_miss_no_trace_whose_newer_spans_are_stored_late(store
             {**random_span(rng, SPANS + number), "TraceId": trace_id, "start_ns": NOW_S * 10**9}
             for number, trace_id in enumerate(unlisted)
         ]
-        insert(store, list(map(as_row, late)))
+        insert(store, late)
         stored_late += len(late)
 
     assert listed == {identity(row) for row in whole}
     assert stored_late > 100
 
 
-@pytest.mark.parametrize("name", PAGED)
+@each_case("name", PAGED)
 def test_cursor_fits_only_its_question(store: Store, name: str) -> None:
     _, cursor = page_of(store, name, {"limit": "5", "cursor": "", "filter": "duration>=0ms"})
     question = QUESTIONS[name]
@@ -148,7 +146,7 @@ def test_cursor_fits_only_its_question(store: Store, name: str) -> None:
 FORGED = (b"[" * 1_000, b'["a",1e400]', b"{}", b"null", b"[]")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("x", "%00", "\u00e9", "' OR 1=1 --", "A" * (CURSOR_CHARS_MAX + 1)),
@@ -160,7 +158,7 @@ def test_forged_cursor_is_refused(text: str) -> None:
         QUESTIONS["spans"].parse({"cursor": text})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change",
     [{"seq": 2**64}, {"equal_count": -1}, {"time_ns": None}, {"time_ns": 2**63}, {"digest": "other"}],
 )
@@ -173,6 +171,6 @@ def test_cursor_with_an_impossible_position_is_refused(store: Store, change: dic
         QUESTIONS["spans"].parse({"cursor": replace(cursor, **change).text()})
 
 
-@pytest.mark.parametrize("name", PAGED)
+@each_case("name", PAGED)
 def test_answer_without_a_cursor_has_no_next_page(store: Store, name: str) -> None:
     assert page_of(store, name, {"limit": "5"})[1] == ""

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from receiver.console.api.traces import comparison_answer, trace_answer
 from receiver.console.queries.attributes import attributes
 from receiver.console.queries.projects import TABLES, table_filters
 from receiver.console.queries.question import Asked
@@ -22,6 +23,8 @@ from receiver.time_range import TimeRange
 from tests.support import two_projects
 from tests.support.access import VIEWER, Client, Headers, bearer, receiver_with, session
 from tests.support.attribute_rollups import ReadTables
+from tests.support.cases import each_case
+from tests.support.hostile_filters import RecordingStore
 from tests.support.random_filters import NOW_S, Span
 from tests.support.rollups import MIDNIGHT_S, derive_all
 from tests.support.two_projects import HIDDEN, MARKER, MINE, ODD_PROJECT, OTHERS, ROOT, SHARED
@@ -361,3 +364,22 @@ def test_question_of_a_limited_user_still_reads_rollups(store: Store, *, is_roll
     assert b"mine.key" in lines
     assert MARKER.encode() not in lines
     assert recorded.reads_rollup == is_rolled_up
+
+
+@each_case("form", ["lines", "otlp-json", "compare"])
+def test_trace_of_another_project_takes_the_statements_of_an_unknown_trace(store: Store, form: str) -> None:
+    statements, found, unknown = {}, {}, "f" * 32
+    for trace_id in (MINE, OTHERS, unknown):
+        recording: Any = RecordingStore(store)
+        answer = (
+            comparison_answer(trace_id, MINE, {})
+            if form == "compare"
+            else trace_answer(trace_id, {"format": form}, ["prj_mine"])
+        )
+        with store.marked("lookup", table_filters(["prj_mine"])):
+            found[trace_id] = b"".join(answer.pieces(recording))
+        statements[trace_id] = recording.statements
+
+    assert found[MINE]
+    assert (found[OTHERS], found[unknown]) == (b"", b"")
+    assert statements[OTHERS] == statements[unknown]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import msgspec
@@ -16,9 +13,10 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.platform.deployment_events.event_table import store_events
-from tests.support import engines
+from tests.support.answers import ask
+from tests.support.cases import each_case
 from tests.support.deployment_events import NOW_MS, build_line
-from tests.support.random_filters import NOW_S, as_row, random_span
+from tests.support.random_filters import NOW_S, Span, random_span
 
 CALLS = [
     ("search", {"filter": "root"}),
@@ -42,23 +40,19 @@ CALLS = [
 
 
 @pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
+def spans() -> list[Span]:
     rng = random.Random(5)
     spans = [random_span(rng, number) for number in range(300)]
     call = {"TraceId": spans[0]["TraceId"], "ParentSpanId": spans[0]["SpanId"], "SpanKind": "Server"}
-    spans.append({**spans[0], **call, "SpanId": "a" * 16, "ServiceName": "called", "start_ns": NOW_S * 10**9})
-    rows = [as_row(span) for span in spans]
-    with engines.embedded(engine_dir) as store:
-        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(rows))
-        store_events(store, "prj_1", "dpl_1", [build_line(1)], NOW_MS)
-        yield store
+    called = {**spans[0], **call, "SpanId": "a" * 16, "ServiceName": "called", "start_ns": NOW_S * 10**9}
+    return [*spans, called]
 
 
 def test_every_question_is_tried_here() -> None:
     assert {name for name, _ in CALLS} == set(QUESTIONS)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@each_case("name", QUESTIONS)
 def test_every_question_is_a_command_with_its_sentence(name: str) -> None:
     command = main.get_command(click.Context(main), name)
 
@@ -67,18 +61,21 @@ def test_every_question_is_a_command_with_its_sentence(name: str) -> None:
     assert VERBS[name] == QUESTIONS[name].summary
 
 
-@pytest.mark.parametrize(("name", "parameters"), CALLS)
-def test_answer_has_the_described_form(store: Store, name: str, parameters: dict[str, str]) -> None:
-    question = QUESTIONS[name]
+@pytest.fixture(scope="module")
+def deployment_event(store: Store) -> None:
+    store_events(store, "prj_1", "dpl_1", [build_line(1)], NOW_MS)
 
-    answer = question.ask(store, question.parse(parameters), NOW_S)
-    rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
+
+@pytest.mark.usefixtures("deployment_event")
+@each_case(("name", "parameters"), CALLS)
+def test_answer_has_the_described_form(store: Store, name: str, parameters: dict[str, str]) -> None:
+    rows = ask(store, name, **parameters)
 
     assert rows
-    msgspec.convert(rows, list[question.row])  # type: ignore[name-defined]  # a type of the table
+    msgspec.convert(rows, list[QUESTIONS[name].row])  # type: ignore[misc]  # a type of the table
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@each_case("name", QUESTIONS)
 def test_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(MalformedBody, match="unknown parameter"):
         QUESTIONS[name].parse({"s3cret": "1"})

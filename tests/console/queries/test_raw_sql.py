@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,8 @@ from receiver.console.queries.raw_sql.tokens import tokens_of
 from receiver.engine.store import Store
 from receiver.errors import InvalidStatement, MalformedBody, ReceiverError, StoreTrouble
 from tests.support import engines
+from tests.support.answers import Row, rows_of
+from tests.support.cases import each_case
 from tests.support.random_filters import Span, random_span
 from tests.support.sql_attacks import composed_attacks
 from tests.support.sql_statements import MARK, READS_A_FILE, REFUSED
@@ -40,16 +40,17 @@ def spans() -> Sequence[Span]:
 
 
 @pytest.fixture(scope="module")
-def database(store: Store) -> str:
-    """Create tables that are not ours, and return the name of the database."""
+def database(store: Store) -> Iterator[str]:
+    """Create tables that are not ours, and yield the name of the database."""
     for command in OBJECTS:
         store.command(command)
-    return str(store.rows("SELECT currentDatabase()")[0][0])
+    yield str(store.rows("SELECT currentDatabase()")[0][0])
+    for table in ("parameterized", "secret_view", "secret"):
+        store.command(f"DROP TABLE {table}")
 
 
-def answer(store: Store, text: str, limit: int = 100) -> list[dict[str, Any]]:
-    pieces = sql(store, parse_sql({"query": text, "limit": str(limit)})).pieces()
-    return [json.loads(line) for piece in pieces for line in piece.splitlines()]
+def answer(store: Store, text: str, limit: int = 100) -> list[Row]:
+    return rows_of(sql(store, parse_sql({"query": text, "limit": str(limit)})).pieces())
 
 
 def accepted(store: Store, statements: Sequence[str]) -> list[str]:
@@ -127,7 +128,7 @@ def test_text_that_looks_like_sql_is_returned_unchanged(store: Store) -> None:
     assert answer(store, "SELECT 'TEXT' AS x".replace("TEXT", quoted)) == [{"x": hostile}]
 
 
-@pytest.mark.parametrize(("rows", "is_cut"), [(2, False), (3, False), (4, True)])
+@each_case(("rows", "is_cut"), [(2, False), (3, False), (4, True)])
 def test_answer_is_cut_at_its_limit(store: Store, rows: int, *, is_cut: bool) -> None:
     text = "SELECT number FROM numbers(ROWS)".replace("ROWS", str(rows))
     lines = sql(store, parse_sql({"query": text, "limit": "3"}))
@@ -136,7 +137,7 @@ def test_answer_is_cut_at_its_limit(store: Store, rows: int, *, is_cut: bool) ->
     assert lines.is_cut == is_cut
 
 
-@pytest.mark.parametrize("text", LIMITED, ids=range(len(LIMITED)))
+@each_case("text", LIMITED)
 def test_limit_of_the_connection_ends_an_expensive_statement(
     store: Store, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
@@ -165,7 +166,7 @@ def test_read_only_connection_changes_neither_data_nor_settings(store: Store) ->
     assert store.rows("SELECT getSetting('readonly')") == [(0,)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "reason"),
     [
         ("SELECT nosuch FROM otel_traces", "Unknown expression identifier `nosuch`"),
@@ -183,7 +184,7 @@ def test_refusal_says_what_is_wrong_with_the_statement(store: Store, text: str, 
     assert reason in str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "SELECT toUInt8(StatusMessage) FROM otel_traces",
@@ -206,7 +207,7 @@ def test_error_of_the_engine_contains_no_value_of_a_row(store: Store, text: str)
     assert SECRET not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "query",
     [
         {},
@@ -230,9 +231,7 @@ def test_statement_of_the_maximum_length_is_answered(store: Store) -> None:
     assert answer(store, text) == [{"x": 1}]
 
 
-@pytest.mark.parametrize(
-    "text", ["SELECT 1 AS x LIMIT 0", "(SELECT 1 AS x LIMIT 0) UNION ALL (SELECT 2 LIMIT 0)"]
-)
+@each_case("text", ["SELECT 1 AS x LIMIT 0", "(SELECT 1 AS x LIMIT 0) UNION ALL (SELECT 2 LIMIT 0)"])
 def test_statement_that_asks_for_no_row_is_answered(store: Store, text: str) -> None:
     assert answer(store, text) == []
 

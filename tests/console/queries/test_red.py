@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import json
 import math
 import random
 from collections import defaultdict
@@ -21,6 +20,8 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
+from tests.support.answers import Row, answer_of, ask, rows_of
+from tests.support.cases import each_case
 from tests.support.random_filters import NOW_S, Matches, Span, has_error, random_filter, random_span
 
 SPANS = 800
@@ -55,14 +56,9 @@ def spans() -> list[Span]:
     return [span_with_message(rng, number) for number in range(SPANS)]
 
 
-def answer_of(store: Store, name: str, **parameters: str) -> tuple[list[dict[str, Any]], bool]:
-    question = QUESTIONS[name]
-    answer = question.ask(store, question.parse({"limit": "100000", **parameters}), NOW_S)
-    return [json.loads(line) for line in b"".join(answer.pieces()).splitlines()], answer.is_cut
-
-
-def rows_of(store: Store, name: str, **parameters: str) -> list[dict[str, Any]]:
-    return answer_of(store, name, **parameters)[0]
+def whole(store: Store, name: str, **query: str) -> list[Row]:
+    """Return all rows of a query."""
+    return ask(store, name, limit="100000", **query)
 
 
 def is_request(span: Span) -> bool:
@@ -124,14 +120,14 @@ def grouped(spans: Sequence[Span], key_of: Callable[[Span], Any]) -> dict[Any, l
     return groups
 
 
-@pytest.mark.parametrize(
+@each_case(
     "by", [*COLUMNS, "http.route", "n.x", "span.k", "resource.http.route", "scope.k", "span.odd key'\"\\"]
 )
 def test_red_of_groups_agrees_with_plain_python(store: Store, spans: Sequence[Span], by: str) -> None:
     rng = random.Random(by)
     for counted in ("requests", "all"):
         text, matches = random_filter(rng)
-        rows = rows_of(store, "red", by=by, filter=text, spans=counted)
+        rows = whole(store, "red", by=by, filter=text, spans=counted)
 
         found = [span for span in selected(spans, matches) if counted == "all" or is_request(span)]
         groups = grouped(
@@ -143,11 +139,11 @@ def test_red_of_groups_agrees_with_plain_python(store: Store, spans: Sequence[Sp
         assert [row["spans"] for row in rows] == sorted((row["spans"] for row in rows), reverse=True)
 
 
-@pytest.mark.parametrize(("every", "every_s"), [("7m", 420), ("30m", 1_800), ("40d", 40 * 86_400)])
+@each_case(("every", "every_s"), [("7m", 420), ("30m", 1_800), ("40d", 40 * 86_400)])
 def test_red_over_time_has_a_line_for_each_bucket_with_spans(
     store: Store, spans: Sequence[Span], every: str, every_s: int
 ) -> None:
-    rows = rows_of(store, "red", every=every)
+    rows = whole(store, "red", every=every)
 
     expected = {}
     groups = grouped(
@@ -162,32 +158,81 @@ def test_red_over_time_has_a_line_for_each_bucket_with_spans(
     assert {(row.pop("group"), row.pop("start")): row for row in rows} == expected
 
 
-@pytest.mark.parametrize(("until_s", "end_s"), [(600, 600), (-600, 0)])
+@each_case(("until_s", "end_s"), [(600, 600), (-600, 0)])
 def test_rate_between_instants_ends_at_the_later_instant_or_now(
     store: Store, until_s: int, end_s: int
 ) -> None:
     since = utc((NOW_S - HOUR_S) * 10**9 + 5 * 10**8)
     until = utc((NOW_S - until_s) * 10**9)
 
-    rows = rows_of(store, "red", since=since, until=until)
+    rows = whole(store, "red", since=since, until=until)
 
     assert rows
     for row in rows:
         assert row["rate_per_s"] == pytest.approx(row["spans"] / (HOUR_S - 0.5 - end_s))
 
 
-def test_red_over_the_limit_is_cut(store: Store) -> None:
-    whole = rows_of(store, "red")
+@each_case("name", ["red", "errors", "services"])
+def test_answer_over_its_limit_is_cut(store: Store, name: str) -> None:
+    rows = whole(store, name)
 
-    assert answer_of(store, "red", limit="2") == (whole[:2], True)
-    assert answer_of(store, "red", limit=str(len(whole))) == (whole, False)
+    for limit, is_cut in ((2, True), (len(rows), False)):
+        answer = answer_of(store, name, {"limit": str(limit)})
+        assert rows_of(answer.pieces()) == rows[:limit]
+        assert answer.is_cut == is_cut
+
+
+def test_services_agree_with_plain_python(store: Store, spans: Sequence[Span]) -> None:
+    rows = whole(store, "services")
+
+    assert by_service(rows) == expected_services(selected(spans, lambda _span: True))
+    assert [row["spans"] for row in rows] == sorted((row["spans"] for row in rows), reverse=True)
+
+
+def by_service(rows: Sequence[Row]) -> dict[str, tuple[int, ...]]:
+    return {row["service"]: (row["spans"], row["errors"], row["operations"]) for row in rows}
+
+
+def expected_services(spans: Sequence[Span]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of spans, errors and operations."""
+    return {
+        service: (
+            len(members),
+            sum(span["StatusCode"] == "Error" for span in members),
+            len({span["SpanName"] for span in members}),
+        )
+        for service, members in grouped(spans, lambda span: span["ServiceName"]).items()
+    }
+
+
+def test_operations_of_a_service_agree_with_plain_python(store: Store, spans: Sequence[Span]) -> None:
+    rows = whole(store, "operations", service="web")
+
+    assert by_operation(rows) == {
+        operation: pytest.approx(expected)
+        for operation, expected in expected_operations(selected(spans, lambda _span: True)).items()
+    }
+
+
+def by_operation(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
+    return {(row.pop("name"), row.pop("kind")): row for row in rows}
+
+
+def expected_operations(spans: Sequence[Span]) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Return the counts and percentiles of the operations of `web`."""
+    of_service = [span for span in spans if span["ServiceName"] == "web"]
+    names = ("spans", "errors", "p50_ms", "p95_ms", "p99_ms")
+    return {
+        operation: {name: expected_red(members, 1)[name] for name in names}
+        for operation, members in grouped(of_service, lambda s: (s["SpanName"], s["SpanKind"])).items()
+    }
 
 
 def test_latency_agrees_with_plain_python(store: Store, spans: Sequence[Span]) -> None:
     rng = random.Random(12)
     for counted in ("requests", "all"):
         text, matches = random_filter(rng)
-        rows = rows_of(store, "latency", every="10m", filter=text, spans=counted)
+        rows = whole(store, "latency", every="10m", filter=text, spans=counted)
 
         found = [span for span in selected(spans, matches) if counted == "all" or is_request(span)]
         groups = grouped(
@@ -224,14 +269,14 @@ def test_range_that_begins_in_the_current_second_lasts_until_now() -> None:
     assert TimeRange(from_at_s=99.5).past_s(100.75) == (99.5, 100.0)
 
 
-@pytest.mark.parametrize("since_s", [1, 60, 61, HOUR_S, 86_400, 7 * 86_400, 400 * 86_400])
+@each_case("since_s", [1, 60, 61, HOUR_S, 86_400, 7 * 86_400, 400 * 86_400])
 def test_time_buckets_are_chosen_for_a_terminal(since_s: int) -> None:
     count = since_s / automatic_every_s(TimeRange(since_s), NOW_S)
 
     assert 9 < count <= 60 or since_s <= 60
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "parameters", "message"),
     [
         ("red", {"by": "sevice"}, "by: did you mean 'service'?"),
@@ -258,7 +303,7 @@ def test_invalid_parameter_is_refused_without_repeating_it(
 
 def test_hostile_key_is_only_a_key(store: Store) -> None:
     for key in ("span.') OR 1=1 --", "span.{from_ns:String}", "resource.`k`; DROP TABLE otel_traces"):
-        assert rows_of(store, "red", by=key) == []
+        assert whole(store, "red", by=key) == []
 
 
 def error_key(span: Span) -> tuple[str, str, str]:
@@ -281,7 +326,7 @@ EXPECTED_TEMPLATES = dict(
 def test_error_groups_agree_with_plain_python(store: Store, spans: Sequence[Span]) -> None:
     rng = random.Random(13)
     for text, matches in [("", lambda _span: True), *(random_filter(rng) for _ in range(6))]:
-        rows = rows_of(store, "errors", filter=text)
+        rows = whole(store, "errors", filter=text)
 
         groups = grouped([span for span in selected(spans, matches) if has_error(span)], error_key)
         found = {(row.pop("service"), row.pop("type"), row.pop("message")): row for row in rows}
@@ -310,19 +355,14 @@ def expected_errors(members: Sequence[Span]) -> dict[str, Any]:
 def test_error_group_names_a_limited_number_of_operations(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = rows_of(store, "errors")
+    unlimited = whole(store, "errors")
     assert NAMES_PER_GROUP == 20
     monkeypatch.setattr("receiver.console.queries.error_groups.NAMES_PER_GROUP", 1)
 
-    limited = rows_of(store, "errors")
+    limited = whole(store, "errors")
 
-    assert any(len(row["operations"]) > 1 for row in whole)
+    assert any(len(row["operations"]) > 1 for row in unlimited)
     assert limited == [
-        {**row, "operations": row["operations"][:1], "deployments": row["deployments"][:1]} for row in whole
+        {**row, "operations": row["operations"][:1], "deployments": row["deployments"][:1]}
+        for row in unlimited
     ]
-
-
-def test_error_group_over_the_limit_is_cut(store: Store) -> None:
-    whole = rows_of(store, "errors")
-
-    assert answer_of(store, "errors", limit="3") == (whole[:3], True)

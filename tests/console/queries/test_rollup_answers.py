@@ -5,19 +5,29 @@ Percentiles agree within half a bucket of the rollup.
 
 from __future__ import annotations
 
-import json
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.rollup.derivation import derive
 from receiver.engine.store import Parameters, Store
-from tests.console.queries.test_red import COLUMNS, expected_red, grouped, is_request, rows_of, utc
-from tests.support.random_filters import NOW_S, Span
+from tests.console.queries.test_red import (
+    COLUMNS,
+    by_operation,
+    by_service,
+    expected_operations,
+    expected_red,
+    expected_services,
+    grouped,
+    is_request,
+    utc,
+    whole,
+)
+from tests.support.answers import ask
+from tests.support.cases import each_case
+from tests.support.random_filters import NOW_S, Matches, Span
 from tests.support.rollups import (
     CLOSING,
     DAY_S,
@@ -76,7 +86,7 @@ def approximate(expected: dict[str, float | None]) -> dict[str, Any]:
     }
 
 
-def within(spans: Sequence[Span], counted: str, is_wanted: Callable[[Span], bool]) -> list[Span]:
+def within(spans: Sequence[Span], counted: str, is_wanted: Matches) -> list[Span]:
     return [
         span
         for span in spans
@@ -84,16 +94,23 @@ def within(spans: Sequence[Span], counted: str, is_wanted: Callable[[Span], bool
     ]
 
 
-@pytest.mark.parametrize("counted", ["requests", "all"])
-@pytest.mark.parametrize("by", ["service", "operation", "kind", "project", "deployment"])
-@pytest.mark.parametrize(
+@each_case("counted", ["requests", "all"])
+@each_case("by", ["service", "operation", "kind", "project", "deployment"])
+@each_case(
     ("text", "is_wanted"),
     [
-        ("", lambda _span: True),
-        ("project=prj_1 -service=web", lambda s: s["ProjectId"] == "prj_1" and s["ServiceName"] != "web"),
-        ("kind=server OR name=cart", lambda s: s["SpanKind"] == "Server" or s["SpanName"] == "cart"),
+        pytest.param("", lambda _span: True, id="no filter"),
+        pytest.param(
+            "project=prj_1 -service=web",
+            lambda span: span["ProjectId"] == "prj_1" and span["ServiceName"] != "web",
+            id="project and service",
+        ),
+        pytest.param(
+            "kind=server OR name=cart",
+            lambda span: span["SpanKind"] == "Server" or span["SpanName"] == "cart",
+            id="kind or name",
+        ),
     ],
-    ids=["no filter", "project and service", "kind or name"],
 )
 def test_red_of_a_rollup_agrees_with_plain_python(  # noqa: PLR0913, PLR0917 - fixtures and parameters
     derived: Store,
@@ -102,9 +119,11 @@ def test_red_of_a_rollup_agrees_with_plain_python(  # noqa: PLR0913, PLR0917 - f
     counted: str,
     by: str,
     text: str,
-    is_wanted: Callable[[Span], bool],
+    is_wanted: Matches,
 ) -> None:
-    rows = rows_of(derived, "red", by=by, filter=text, spans=counted, since=SINCE)
+    statements.clear()
+
+    rows = whole(derived, "red", by=by, filter=text, spans=counted, since=SINCE)
 
     groups = grouped(within(spans, counted, is_wanted), lambda span: span[COLUMNS[by]])
     expected = {
@@ -116,7 +135,7 @@ def test_red_of_a_rollup_agrees_with_plain_python(  # noqa: PLR0913, PLR0917 - f
     assert ["FROM otel_red" in statement for statement in statements] == [not is_raw]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("every", "every_s", "table"),
     [
         ("1h", HOUR_S, "otel_red_deployment WHERE"),
@@ -128,7 +147,9 @@ def test_red_of_a_rollup_agrees_with_plain_python(  # noqa: PLR0913, PLR0917 - f
 def test_red_of_a_rollup_over_time_agrees_with_plain_python(  # noqa: PLR0913, PLR0917 - as above
     derived: Store, spans: Sequence[Span], statements: list[str], every: str, every_s: int, table: str
 ) -> None:
-    rows = rows_of(derived, "red", by="service", every=every, since=SINCE)
+    statements.clear()
+
+    rows = whole(derived, "red", by="service", every=every, since=SINCE)
 
     groups = grouped(
         within(spans, "requests", lambda _span: True),
@@ -145,11 +166,11 @@ def test_red_of_a_rollup_over_time_agrees_with_plain_python(  # noqa: PLR0913, P
     assert ("FROM otel_red" in statements[0]) == (table != "otel_traces")
 
 
-@pytest.mark.parametrize("parameters", [{"by": "status"}, {"by": "n.x"}, {"filter": "status=error"}])
+@each_case("parameters", [{"by": "status"}, {"by": "n.x"}, {"filter": "status=error"}])
 def test_red_of_what_a_rollup_lacks_reads_the_spans(
     derived: Store, statements: list[str], parameters: dict[str, str]
 ) -> None:
-    rows_of(derived, "red", since=SINCE, **parameters)
+    whole(derived, "red", since=SINCE, **parameters)
 
     assert all("otel_red" not in statement for statement in statements)
 
@@ -157,43 +178,25 @@ def test_red_of_what_a_rollup_lacks_reads_the_spans(
 def test_operations_of_a_rollup_agree_with_plain_python(
     derived: Store, spans: Sequence[Span], statements: list[str]
 ) -> None:
-    rows = rows_of(derived, "operations", service="web", since=SINCE)
+    rows = whole(derived, "operations", service="web", since=SINCE)
 
-    groups = grouped(
-        within(spans, "all", lambda span: bool(span["ServiceName"] == "web")),
-        lambda span: (span["SpanName"], span["SpanKind"]),
-    )
-    names = ("spans", "errors", *PERCENTILES)
-    expected = {
-        group: approximate({name: expected_red(members, 1)[name] for name in names})
-        for group, members in groups.items()
-    }
-    assert {(row.pop("name"), row.pop("kind")): row for row in rows} == expected
+    expected = expected_operations(within(spans, "all", lambda _span: True))
+    assert by_operation(rows) == {operation: approximate(line) for operation, line in expected.items()}
     assert "FROM otel_red_day" in statements[0]
 
 
 def test_services_of_a_rollup_agree_with_plain_python(
     derived: Store, spans: Sequence[Span], statements: list[str]
 ) -> None:
-    rows = rows_of(derived, "services", since=SINCE)
+    rows = whole(derived, "services", since=SINCE)
 
-    found = defaultdict[str, list[Span]](list)
-    for span in within(spans, "all", lambda _span: True):
-        found[span["ServiceName"]].append(span)
-    assert {row["service"]: (row["spans"], row["errors"], row["operations"]) for row in rows} == {
-        service: (
-            len(members),
-            sum(span["StatusCode"] == "Error" for span in members),
-            len({span["SpanName"] for span in members}),
-        )
-        for service, members in found.items()
-    }
+    assert by_service(rows) == expected_services(within(spans, "all", lambda _span: True))
     assert "FROM otel_red_day" in statements[0]
 
 
 def test_short_range_reads_the_spans(derived: Store, statements: list[str]) -> None:
-    rows_of(derived, "red", since="3h")
-    rows_of(derived, "services", since="3h")
+    whole(derived, "red", since="3h")
+    whole(derived, "services", since="3h")
 
     assert all("otel_red" not in statement for statement in statements)
 
@@ -201,7 +204,7 @@ def test_short_range_reads_the_spans(derived: Store, statements: list[str]) -> N
 def test_rollup_that_changes_at_every_attempt_is_not_used(
     derived: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = rows_of(derived, "services", since=SINCE)
+    expected = whole(derived, "services", since=SINCE)
     statements, lines = list[str](), derived.lines
 
     def changing(statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
@@ -212,10 +215,8 @@ def test_rollup_that_changes_at_every_attempt_is_not_used(
         return iter(pieces)
 
     monkeypatch.setattr(derived, "lines", changing)
-    answer = QUESTIONS["services"]
-    found = answer.ask(derived, answer.parse({"since": SINCE}), NOW_S)
 
-    assert [json.loads(line) for line in b"".join(found.pieces()).splitlines()] == expected
+    assert ask(derived, "services", since=SINCE) == expected
     assert ["FROM otel_red" in statement for statement in statements] == [True, True, False]
     monkeypatch.undo()
     # The other tests expect the rows by day.

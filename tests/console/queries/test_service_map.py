@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from receiver.console.queries.limits import NAMES_MAX
 from receiver.console.queries.question import Asked
 from receiver.engine.store import Store
 from receiver.time_range import NS_MAX, TimeRange
+from tests.support.answers import rows_of
 from tests.support.cases import RANDOM_CASES
 from tests.support.random_filters import NOW_S, Matches, Span, random_filter, random_span
 
@@ -45,8 +45,7 @@ def spans() -> list[Span]:
 
 
 def edges(store: Store, **wanted: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any field of the query
-    answer = service_map(store, Asked(**{"limit": NAMES_MAX, **wanted}), NOW_S)
-    return [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
+    return rows_of(service_map(store, Asked(**{"limit": NAMES_MAX, **wanted}), NOW_S).pieces())
 
 
 def expected_edges(
@@ -137,7 +136,7 @@ def test_edges_with_the_most_calls_come_first_and_the_limit_cuts(store: Store) -
     whole = edges(store)
     answer = service_map(store, Asked(limit=3), NOW_S)
 
-    rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
+    rows = rows_of(answer.pieces())
 
     assert [row["calls"] for row in whole] == sorted((row["calls"] for row in whole), reverse=True)
     assert rows == whole[:3]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import pytest
 
@@ -19,12 +17,13 @@ from receiver.console.queries.comparison.shifts import (
     sample_text,
     shift_rows,
 )
-from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.sql_text import Sql
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
-from tests.support.random_filters import NOW_S, Span, random_filter, random_span
+from tests.support.answers import Row, ask
+from tests.support.cases import each_case
+from tests.support.random_filters import NOW_S, Matches, Span, random_filter, random_span
 
 SPANS = 1_200
 Item = tuple[str, str, str]
@@ -56,10 +55,8 @@ def spans() -> list[Span]:
     return [correlated_span(rng, number) for number in range(SPANS)]
 
 
-def answers(store: Store, **query: str) -> list[dict[str, Any]]:
-    question = QUESTIONS["shifts"]
-    answer = question.ask(store, question.parse({"limit": str(SHIFTS_MAX), **query}), NOW_S)
-    return [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
+def shifts_of(store: Store, **query: str) -> list[Row]:
+    return ask(store, "shifts", **{"limit": str(SHIFTS_MAX), **query})
 
 
 def items_of(span: Span) -> set[Item]:
@@ -86,55 +83,52 @@ def z_of(selection: int, selection_spans: int, rest: int, rest_spans: int) -> fl
     return (selection / selection_spans - rest / rest_spans) / math.sqrt(variance) if variance else 0.0
 
 
-def found_shifts(rows: Sequence[dict[str, Any]]) -> dict[Item, tuple[int, int]]:
+def found_shifts(rows: Sequence[Row]) -> dict[Item, tuple[int, int]]:
     return {(row["scope"], row["key"], row["value"]): (row["selection"], row["rest"]) for row in rows}
 
 
-def without(shifts: dict[Item, tuple[int, int]], *keys: str) -> dict[Item, tuple[int, int]]:
-    return {item: counts for item, counts in shifts.items() if item[1] not in keys}
-
-
-class Case(NamedTuple):
-    """A question with its selection and its rest in plain Python."""
-
-    query: dict[str, str]
-    is_selected: Callable[[Span], bool]
-    is_compared: Callable[[Span], bool]
-    keys: list[str]
-    """Keys that the filters compare."""
-
-
-@pytest.mark.parametrize(
-    "case",
+@each_case(
+    ("query", "is_selected", "is_compared", "keys"),
     [
-        Case(
+        pytest.param(
             {"filter": "status=error"},
             lambda span: span["StatusCode"] == "Error",
             lambda _span: True,
             ["status"],
+            id="against all others",
         ),
-        Case(
+        pytest.param(
             {"filter": "status=error", "against": "service=web status=ok"},
             lambda span: span["StatusCode"] == "Error",
             lambda span: span["ServiceName"] == "web" and span["StatusCode"] == "Ok",
             ["status", "service"],
+            id="against a filter",
         ),
-        Case(
+        pytest.param(
             {"filter": "-(service=web OR span.k exists)"},
             lambda span: span["ServiceName"] != "web" and "k" not in span["SpanAttributes"],
             lambda _span: True,
             ["service", "k"],
+            id="negated filter",
         ),
     ],
-    ids=["against all others", "against a filter", "negated filter"],
 )
-def test_shifts_agree_with_plain_python(store: Store, spans: Sequence[Span], case: Case) -> None:
-    selection = [span for span in spans if case.is_selected(span)]
-    rest = [span for span in spans if not case.is_selected(span) and case.is_compared(span)]
+def test_shifts_agree_with_plain_python(  # noqa: PLR0913, PLR0917 - fixtures and a case
+    store: Store,
+    spans: Sequence[Span],
+    query: dict[str, str],
+    is_selected: Matches,
+    is_compared: Matches,
+    keys: Sequence[str],
+) -> None:
+    """The keys are those that the filters compare."""
+    selection = [span for span in spans if is_selected(span)]
+    rest = [span for span in spans if not is_selected(span) and is_compared(span)]
 
-    rows = answers(store, **case.query)
+    rows = shifts_of(store, **query)
 
-    expected = without(expected_shifts(selection, rest), *case.keys)
+    shifts = expected_shifts(selection, rest)
+    expected = {item: counts for item, counts in shifts.items() if item[1] not in keys}
     assert expected
     assert found_shifts(rows) == expected
     for row in rows:
@@ -157,7 +151,7 @@ def test_shifts_of_random_selections_agree_with_plain_python(store: Store, spans
             continue
         tried += 1
 
-        found = found_shifts(answers(store, filter=text))
+        found = found_shifts(shifts_of(store, filter=text))
 
         expected = expected_shifts(selection, rest)
         assert found.items() <= expected.items(), text
@@ -166,7 +160,7 @@ def test_shifts_of_random_selections_agree_with_plain_python(store: Store, spans
         assert all(key in text or key == "operation" for key in missing), text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("selection_every", "rest_every", "text"),
     [
         (1, 1, ""),
@@ -203,7 +197,7 @@ def test_sample_bounds_the_spans_and_keeps_the_shares(store: Store, spans: Seque
     assert region["rest_every"] == math.ceil(sides.rest_count / 150)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "message"),
     [
         ({}, "filter is missing"),
@@ -215,6 +209,6 @@ def test_sample_bounds_the_spans_and_keeps_the_shares(store: Store, spans: Seque
 )
 def test_impossible_question_is_a_clear_error(store: Store, query: dict[str, str], message: str) -> None:
     with pytest.raises(MalformedBody, match=message) as error:
-        answers(store, **query)
+        shifts_of(store, **query)
 
     assert "s3cret" not in str(error.value)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import polars  # noqa: ICN001 - as in the docs
@@ -14,24 +12,22 @@ import pytest
 
 from receiver.console.queries.limits import limit_exceeded
 from receiver.console.queries.questions import QUESTIONS
-from receiver.console.queries.spans import spans, spans_arrow
+from receiver.console.queries.spans import spans_arrow
 from receiver.engine.pieces import ARROW_END, complete_arrow
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, StoreTrouble
-from tests.support import engines
-from tests.support.random_filters import NOW_S, as_row, random_filter, random_span
+from tests.support.answers import rows_of
+from tests.support.cases import each_case
+from tests.support.random_filters import NOW_S, Span, random_filter, random_span
 
 SPANS = 2_000
 QUESTION = QUESTIONS["spans"]
 
 
 @pytest.fixture(scope="module")
-def store(engine_dir: Path) -> Iterator[Store]:
+def spans() -> list[Span]:
     rng = random.Random(13)
-    rows = [as_row(random_span(rng, number)) for number in range(SPANS)]
-    with engines.embedded(engine_dir) as store:
-        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(rows))
-        yield store
+    return [random_span(rng, number) for number in range(SPANS)]
 
 
 def test_arrow_stream_has_the_rows_of_the_lines(store: Store) -> None:
@@ -41,10 +37,9 @@ def test_arrow_stream_has_the_rows_of_the_lines(store: Store) -> None:
         text, _ = random_filter(rng)
         asked = QUESTION.parse({"filter": text, "limit": "10000"})
 
-        lines = b"".join(spans(store, asked, NOW_S).pieces()).splitlines()
+        expected = rows_of(QUESTION.ask(store, asked, NOW_S).pieces())
         stream = b"".join(spans_arrow(store, asked, NOW_S))
 
-        expected = [json.loads(line) for line in lines]
         frame = polars.read_ipc_stream(io.BytesIO(stream))
         key = ("TraceId", "SpanId", "Duration", "ServiceName", "StatusCode")
         assert sorted(frame.select(key).rows()) == sorted(
@@ -79,14 +74,18 @@ def test_arrow_stream_fails_if_spans_arrive_after_their_count(store: Store) -> N
     assert exceeded.field == "rows"
 
 
-@pytest.mark.parametrize("sent", [b"", b"abc", b"abc" * 10 + ARROW_END[:-1], b"a" * 3_000 + b"Code: 241."])
-@pytest.mark.parametrize("piece_bytes", [1, 7, 10_000])
+@each_case(
+    "sent",
+    [b"", b"abc", b"abc" * 10 + ARROW_END[:-1], b"a" * 3_000 + b"Code: 241."],
+    ids=["empty", "short", "cut", "error"],
+)
+@each_case("piece_bytes", [1, 7, 10_000])
 def test_arrow_stream_without_its_end_is_an_error(sent: bytes, piece_bytes: int) -> None:
     with pytest.raises(StoreTrouble, match="end mark"):
         list(complete_arrow(pieces_of(sent, piece_bytes)))
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 7, 10_000])
+@each_case("piece_bytes", [1, 7, 10_000])
 def test_whole_arrow_stream_is_unchanged(piece_bytes: int) -> None:
     sent = b"abc" * 10 + ARROW_END
 

@@ -14,7 +14,7 @@ MEMORY_LIMIT_EXCEEDED = 241
 
 
 def test_two_statements_that_need_all_memory_fail_and_inserts_go_on(tmp_path: Path) -> None:
-    # A process of its own, because the limit is that of the engine, of which a process has one.
+    # A process of its own, because a process has one engine, and the limit applies to the whole engine.
     child = subprocess.run(
         [sys.executable, "-m", "tests.console.queries.sql_memory_child", str(tmp_path / "store")],
         check=True,

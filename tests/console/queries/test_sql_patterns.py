@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from receiver.console.queries.raw_sql.patterns import PATTERN_CHARS_MAX, is_linear
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     "pattern",
     [
         "",
@@ -29,7 +28,7 @@ def test_pattern_that_reads_little_beyond_its_match_is_accepted(pattern: str) ->
     assert is_linear(pattern)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "pattern",
     [
         "a(.*b)?",
@@ -50,6 +49,6 @@ def test_pattern_that_may_read_the_whole_text_for_each_match_is_refused(pattern:
     assert not is_linear(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["(", ")", "a)", "[a", r"\Qa.*\E", "\\", "a" * (PATTERN_CHARS_MAX + 1)])
+@each_case("pattern", ["(", ")", "a)", "[a", r"\Qa.*\E", "\\", "a" * (PATTERN_CHARS_MAX + 1)])
 def test_pattern_that_is_not_understood_is_refused(pattern: str) -> None:
     assert not is_linear(pattern)

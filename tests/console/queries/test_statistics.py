@@ -1,4 +1,4 @@
-"""The statistics of comparisons agree with definitions, computed another way."""
+"""Statistics and estimates of comparisons agree with definitions, computed another way."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from receiver.console.queries.comparison.statistics import (
     two_sided_p,
     wilson_interval,
 )
+from receiver.console.queries.comparison.weights import Weights, estimates_of, sum_of
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("count", "total", "low", "high"),
     [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (1, 1_000, 0.0002, 0.0056)],
 )
@@ -27,7 +29,7 @@ def test_wilson_interval_has_the_published_values(count: int, total: int, low: f
     assert wilson_interval(count, total) == pytest.approx((low, high), abs=5e-5)
 
 
-@pytest.mark.parametrize("total", [11, 60, 137, 1_000, 31_415])
+@each_case("total", [11, 60, 137, 1_000, 31_415])
 def test_wilson_interval_ends_at_shares_of_0_and_1_exactly(total: int) -> None:
     assert wilson_interval(0, total)[0] == 0
     assert wilson_interval(total, total)[1] == 1
@@ -35,15 +37,6 @@ def test_wilson_interval_ends_at_shares_of_0_and_1_exactly(total: int) -> None:
 
 def test_wilson_interval_of_no_spans_is_every_share() -> None:
     assert wilson_interval(0, 0) == (0.0, 1.0)
-
-
-def test_wilson_interval_contains_the_true_share_as_often_as_promised() -> None:
-    rng = random.Random(1)
-    hits = 0
-    for _ in range(2_000):
-        low, high = wilson_interval(sum(rng.random() < 0.1 for _ in range(60)), 60)
-        hits += low <= 0.1 <= high
-    assert hits / 2_000 == pytest.approx(0.95, abs=0.02)
 
 
 def test_p_value_has_the_published_values() -> None:
@@ -68,45 +61,14 @@ def test_rank_test_agrees_with_pairs_counted_one_by_one() -> None:
         assert rank_z(Counter(a), Counter(b)) == pytest.approx(expected)
 
 
-def test_rank_test_agrees_with_random_permutations() -> None:
-    rng = random.Random(3)
-    a = [rng.gauss(100, 10) for _ in range(25)]
-    b = [rng.gauss(106, 10) for _ in range(25)]
-
-    def difference(values: list[float]) -> float:
-        ranks = {value: rank for rank, value in enumerate(sorted(values))}
-        return abs(sum(ranks[value] for value in values[25:]) - sum(range(50)) / 2)
-
-    extreme = sum(difference(rng.sample(a + b, 50)) >= difference(a + b) for _ in range(4_000))
-
-    ranks = {value: rank for rank, value in enumerate(sorted(a + b))}
-    z = rank_z(Counter(ranks[value] for value in a), Counter(ranks[value] for value in b))
-    assert two_sided_p(z) == pytest.approx(extreme / 4_000, abs=0.01)
-
-
-def test_proportion_test_agrees_with_random_permutations() -> None:
-    rng = random.Random(4)
-    outcomes = [1] * 4 + [0] * 96 + [1] * 14 + [0] * 86
-    extreme = 0.0
-    for _ in range(4_000):
-        drawn = sum(rng.sample(outcomes, 100))
-        # An equal difference counts half: mid-p.
-        extreme += (abs(18 - 2 * drawn) > 10) + (abs(18 - 2 * drawn) == 10) / 2
-
-    z = proportion_z(4, 100, 14, 100)
-
-    assert z > 0
-    assert two_sided_p(z) == pytest.approx(extreme / 4_000, abs=0.01)
-    assert proportion_z(14, 100, 4, 100) == -z
-
-
-@pytest.mark.parametrize("counts", [(0, 0, 1, 2), (0, 10, 0, 10), (10, 10, 10, 10), (1, 10, 1, 10)])
+@each_case("counts", [(0, 0, 1, 2), (0, 10, 0, 10), (10, 10, 10, 10), (1, 10, 1, 10)])
 def test_proportion_test_without_a_difference_is_zero(counts: tuple[int, int, int, int]) -> None:
     assert proportion_z(*counts) == 0
 
 
-@pytest.mark.parametrize(
-    "counts", [(0, 5, 3, 4), (1, 12, 7, 9), (3, 10, 0, 14), (2, 1_000, 4, 10), (0, 3_000, 5, 40)]
+@each_case(
+    "counts",
+    [(0, 5, 3, 4), (1, 12, 7, 9), (3, 10, 0, 14), (2, 1_000, 4, 10), (0, 3_000, 5, 40), (4, 100, 14, 100)],
 )
 def test_proportion_test_is_exact_for_small_counts(counts: tuple[int, int, int, int]) -> None:
     count_a, total_a, count_b, total_b = counts
@@ -123,6 +85,7 @@ def test_proportion_test_is_exact_for_small_counts(counts: tuple[int, int, int, 
 
     assert two_sided_p(z) == pytest.approx(2 * mid_p, rel=1e-6)
     assert (z > 0) == is_more
+    assert proportion_z(count_b, total_b, count_a, total_a) == -z
 
 
 def test_proportion_test_orders_changes_that_are_too_certain_for_a_float() -> None:
@@ -150,3 +113,61 @@ def test_adjusted_p_values_follow_benjamini_and_hochberg() -> None:
         threshold = max(passed, default=-1.0)
 
         assert [p <= q for p in adjusted(p_values)] == [p <= threshold for p in p_values]
+
+
+TRIALS = 2_000
+TRUE_RATE = 0.1
+
+
+def weights_of(sampled: list[tuple[float, bool]]) -> Weights:
+    return Weights(
+        sum(weight for weight, _ in sampled),
+        sum(weight for weight, is_error in sampled if is_error),
+        sum(weight**2 for weight, _ in sampled),
+    )
+
+
+def test_equal_weights_are_as_much_evidence_as_the_spans() -> None:
+    estimates = estimates_of(weights_of([(4.0, number < 5) for number in range(50)]))
+
+    interval = (estimates["estimated_error_rate_low"], estimates["estimated_error_rate_high"])
+    assert interval == pytest.approx(wilson_interval(5, 50))
+    assert (estimates["estimated_count"], estimates["estimated_errors"]) == (200, 20)
+
+
+def test_interval_contains_the_true_rate_as_often_as_promised_with_unequal_weights() -> None:
+    rng = random.Random(5)
+    hits = weightless_hits = 0
+    for _ in range(TRIALS):
+        sampled = [(rng.choice([1.0, 2.0, 30.0]), rng.random() < TRUE_RATE) for _ in range(200)]
+        weights = weights_of(sampled)
+        estimates = estimates_of(weights)
+        low, high = estimates["estimated_error_rate_low"], estimates["estimated_error_rate_high"]
+        assert low is not None
+        assert high is not None
+        hits += low <= TRUE_RATE <= high
+        narrow_low, narrow_high = wilson_interval(weights.errors / weights.spans * 200, 200)
+        weightless_hits += narrow_low <= TRUE_RATE <= narrow_high
+    assert hits / TRIALS == pytest.approx(0.95, abs=0.02)
+    assert weightless_hits / TRIALS < 0.85
+
+
+@each_case(("errors", "rate", "low", "high"), [(0, 0, 0, 0.2775), (10, 1, 0.7225, 1)])
+def test_interval_ends_at_a_rate_of_0_or_1(errors: int, rate: float, low: float, high: float) -> None:
+    estimates = estimates_of(weights_of([(0.1, number < errors) for number in range(10)]))
+
+    assert estimates["estimated_error_rate"] == rate
+    assert estimates["estimated_error_rate_low"] == pytest.approx(low, abs=5e-5)
+    assert estimates["estimated_error_rate_high"] == pytest.approx(high, abs=5e-5)
+
+
+def test_no_spans_say_nothing_about_the_rate() -> None:
+    assert list(estimates_of(Weights()).values()) == [0, 0, 0, 0, 1]
+
+
+def test_unknown_weights_make_every_estimate_null() -> None:
+    unknown = sum_of([Weights(1, 1, 1), None])
+
+    assert unknown is None
+    assert set(estimates_of(unknown).values()) == {None}
+    assert sum_of([Weights(1, 0, 1), Weights(4, 4, 16)]) == Weights(5, 4, 17)

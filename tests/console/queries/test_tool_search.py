@@ -16,7 +16,7 @@ from receiver.console.queries.tag_values import WantedValues, tag_values
 from receiver.console.queries.tool_search import matching_spans, overviews, whole_spans
 from receiver.console.queries.traces.traces import rows_of
 from receiver.engine.store import Store
-from tests.support.cases import RANDOM_CASES
+from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.random_filters import NOW_S, Span, expected_summaries, random_filter, random_span
 
 TRACES = 40
@@ -102,7 +102,7 @@ def test_whole_traces_have_each_span_once_by_start(store: Store, spans: Sequence
     ]
 
 
-@pytest.mark.parametrize("key", ["service", "http.route", "resource.n.x"])
+@each_case("key", ["service", "http.route", "resource.n.x"])
 def test_values_of_a_tag_agree_with_plain_python(store: Store, spans: Sequence[Span], key: str) -> None:
     def value_of(span: Span) -> str | None:
         own: dict[str, str] = span["SpanAttributes"]

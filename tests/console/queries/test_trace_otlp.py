@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +21,8 @@ from receiver.errors import MalformedBody
 from receiver.journal.segments import Journal
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Settings
-from tests.support import engines
 from tests.support.journal import appender, limits
+from tests.support.random_filters import insert
 from tests.support.segments import DIGEST_KEY
 
 TRACE = bytes(range(1, 17))
@@ -102,7 +100,7 @@ class Sent:
 
 
 @pytest.fixture(scope="module")
-def sent(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
+def sent(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Sent:
     directory = tmp_path_factory.mktemp("otlp")
     request = ExportTraceServiceRequest(resource_spans=[sent_group(1), sent_group(2)])
     policy, journal = transcode.policy(Settings(journal=limits(codec="lz4"))), appender(DISK, directory)
@@ -115,10 +113,9 @@ def sent(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         committed = transcode.commit(policy, [delivery], segment, DIGEST_KEY)
         journal.append(segment, committed.record, committed.rows)
     journal.close()
-    with engines.embedded(engine_dir) as store:
-        for place, segment_file in enumerate(Journal(directory).sealed()):
-            store.insert(segment_file.path, token=f"otlp#{place}", query_id=f"trace-drain-otlp#{place}")
-        yield Sent(store, expected_of(request))
+    for place, segment_file in enumerate(Journal(directory).sealed()):
+        store.insert(segment_file.path, token=f"otlp#{place}", query_id=f"trace-drain-otlp#{place}")
+    return Sent(store, expected_of(request))
 
 
 def test_protobuf_is_what_was_sent_with_values_as_text(sent: Sent) -> None:
@@ -164,8 +161,8 @@ def test_json_answer_is_accepted_by_the_receiver_and_has_the_same_spans(sent: Se
 
 def test_group_of_many_spans_is_divided_and_complete(sent: Sent) -> None:
     many = 2 * PART_SPANS + 1
-    rows = [{"TraceId": "ab" * 16, "SpanId": f"{n:016x}", "Timestamp": NOW_NS / 1e9} for n in range(many)]
-    sent.store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
+    spans = [{"TraceId": "ab" * 16, "SpanId": f"{n:016x}", "start_ns": NOW_NS} for n in range(many)]
+    insert(sent.store, spans)
 
     answer = TracesData.FromString(b"".join(trace_otlp(sent.store, "ab" * 16, OtlpFormat.PROTOBUF)))
 

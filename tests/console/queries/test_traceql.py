@@ -85,7 +85,7 @@ def test_spanset_is_parsed_to_a_tree(text: str, condition: Filter) -> None:
     assert parse_traceql(f" {{ {text}\n}} ") == HasSpan(condition)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "tree"),
     [
         ("", ANY),

@@ -5,17 +5,14 @@ Each test compares answers with counts in plain Python over the spans that are s
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from receiver.config.promoted import promoted_attributes
 from receiver.console.queries.rollup.attributes import VALUE_BYTES_MAX, VALUES_MAX
-from receiver.console.queries.rollup.derivation import Closing, derive
-from receiver.console.queries.rollup.slots import invalidate, read_slots
+from receiver.console.queries.rollup.derivation import derive
+from receiver.console.queries.rollup.slots import invalidate
 from receiver.engine import schema
 from receiver.engine.promoted import promoted_columns
 from receiver.engine.store import Parameters, Store
@@ -24,7 +21,6 @@ from tests.support.attribute_rollups import (
     ALL_NS,
     DAY_NS,
     ODD_KEY,
-    PROMOTED,
     ROLLUPS,
     ReadTables,
     asked,
@@ -33,66 +29,24 @@ from tests.support.attribute_rollups import (
     expected,
     tables_of,
 )
+from tests.support.cases import each_case
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.random_filters import NOW_S
-from tests.support.rollups import (
-    CLOSING,
-    HOUR_S,
-    MIDNIGHT_S,
-    derive_all,
-    due_count,
-    insert,
-    random_spans,
-    span_at,
-)
+from tests.support.random_filters import Span, insert
+from tests.support.rollups import CLOSING, HOUR_S, MIDNIGHT_S, derive_all, due_count
 
 
-@pytest.fixture(params=engines.KINDS)
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    directory: Path = request.getfixturevalue("engine_dir")
-    is_embedded = request.param == "embedded"
-    opened = (
-        engines.embedded(directory)
-        if is_embedded
-        else engines.over_http(request.getfixturevalue("server_url"))
-    )
-    with opened as store:
-        schema.apply(store, schema_sources(), 30, PROMOTED)
-        yield store
-
-
-@engines.EACH_KIND
-@pytest.mark.parametrize("seed", range(2))
-def test_answers_equal_the_spans_in_any_range(store: Store, seed: int) -> None:
-    rng = random.Random(seed)
-    spans = random_spans(rng)
-    insert(store, spans)
-    assert_equal(store, spans)
-    derive_all(store)
-
-    assert due_count(store) == 0
-    assert_equal(store, spans)
-    for _ in range(3):
-        from_s, to_s = sorted(rng.randrange(ALL_NS[0] // 10**9, ALL_NS[1] // 10**9) for _ in range(2))
-        assert_equal(store, spans, (from_s * 10**9, to_s * 10**9))
-
-
+@pytest.mark.usefixtures("spans")
 def test_closed_hours_are_answered_without_spans(store: Store) -> None:
-    insert(store, random_spans(random.Random(2)))
-    assert tables_of(store, None) == {"spans"}
-    derive_all(store)
-
     for key in (None, "http.route", "k", "absent"):
         assert tables_of(store, key) == {"rollup"}, key
     # Spans have this attribute, and it is not promoted.
     assert tables_of(store, ODD_KEY) == {"rollup", "spans"}
     assert tables_of(store, "k", (DAY_NS[0] + 10**9, DAY_NS[1])) == {"rollup", "spans"}
+    invalidate(store, None)
+    assert tables_of(store, None) == {"spans"}
 
 
-def test_proof_is_kept_until_a_rollup_of_attributes_changes(store: Store) -> None:
-    spans = random_spans(random.Random(12))
-    insert(store, spans)
-    derive_all(store)
+def test_proof_is_kept_until_a_rollup_of_attributes_changes(store: Store, spans: list[Span]) -> None:
     recorded = ReadTables(store)
     for key in (None, "k", "host"):
         assert asked(recorded, key, DAY_NS) == expected(spans, key, DAY_NS)
@@ -103,11 +57,7 @@ def test_proof_is_kept_until_a_rollup_of_attributes_changes(store: Store) -> Non
     assert (recorded.proofs, recorded.reads_spans) == (2, True)
 
 
-def test_filter_by_project_is_answered_by_the_rollup(store: Store) -> None:
-    spans = random_spans(random.Random(3))
-    insert(store, spans)
-    derive_all(store)
-
+def test_filter_by_project_is_answered_by_the_rollup(store: Store, spans: list[Span]) -> None:
     for key in (None, "http.route", "k", ODD_KEY):
         assert asked(store, key, ALL_NS, "project=prj_1") == expected(spans, key, ALL_NS, "prj_1")
         assert asked(store, key, ALL_NS, "-project=prj_2") == expected(spans, key, ALL_NS, "prj_1")
@@ -115,92 +65,12 @@ def test_filter_by_project_is_answered_by_the_rollup(store: Store) -> None:
     assert tables_of(store, None, text="project=prj_1 or project=prj_2") == {"rollup"}
 
 
-def test_other_filters_read_the_spans(store: Store) -> None:
-    spans = random_spans(random.Random(4))
-    insert(store, spans)
-    derive_all(store)
+def test_other_filters_read_the_spans(store: Store, spans: list[Span]) -> None:
     of_service = [span for span in spans if span["ServiceName"] == "web"]
 
     for key in (None, "k"):
         assert asked(store, key, ALL_NS, "service=web") == expected(of_service, key, ALL_NS)
         assert tables_of(store, key, text="project=prj_1 service=web") == {"spans"}
-
-
-def test_late_spans_are_counted_beside_the_rollup(store: Store) -> None:
-    rng = random.Random(5)
-    spans = random_spans(rng)
-    insert(store, spans)
-    derive_all(store)
-    spans += (late := [span_at(rng, 1_000 + n, MIDNIGHT_S + n * 1_000, NOW_S) for n in range(10)])
-    insert(store, late)
-
-    assert_equal(store, spans)
-    assert tables_of(store, "k") == {"rollup", "spans"}
-    derive_all(store, Closing(NOW_S + 601, 600))
-    assert_equal(store, spans)
-    assert tables_of(store, "k") == {"rollup"}
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "ALTER TABLE otel_traces DELETE WHERE ServiceName = 'web' SETTINGS mutations_sync = 1",
-        "DELETE FROM otel_traces WHERE ServiceName = 'web'",
-    ],
-)
-def test_attributes_of_deleted_spans_are_not_counted(store: Store, statement: str) -> None:
-    spans = random_spans(random.Random(6))
-    insert(store, spans)
-    derive_all(store)
-    store.command(statement)
-    left = [span for span in spans if span["ServiceName"] != "web"]
-
-    assert_equal(store, left)
-    derive_all(store)
-    assert_equal(store, left)
-    assert tables_of(store, "k") == {"rollup"}
-
-
-class Killed(Exception):  # noqa: N818 - an event
-    """The process was killed."""
-
-
-@pytest.mark.parametrize("is_after", [False, True])
-def test_kill_at_any_statement_changes_no_answer(engine_dir: Path, *, is_after: bool) -> None:
-    rng = random.Random(7)
-    spans, hour = random_spans(rng), MIDNIGHT_S // HOUR_S + 3
-    left = 0
-
-    class KilledStore(ReadTables):
-        """Store whose process is killed before or after a statement."""
-
-        def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-            nonlocal left
-            left -= 1
-            rows = [] if left < 0 and not is_after else self._store.rows(statement, parameters)
-            if left < 0:
-                raise Killed
-            return rows
-
-    with engines.embedded(engine_dir) as store:
-        schema.apply(store, schema_sources(), 30, PROMOTED)
-        insert(store, spans)
-        derive_all(store)
-        for statement in range(30):
-            late = [span_at(rng, 3_000 + statement, hour * HOUR_S, NOW_S - 599 + statement)]
-            insert(store, late)
-            spans += late
-            left = statement
-            try:
-                derive(KilledStore(store), [hour], Closing(NOW_S + statement + 1, 600))
-            except Killed:
-                assert_equal(store, spans, DAY_NS)
-            else:
-                break
-
-        assert 12 <= statement < 29
-        assert hour in read_slots(store, hour, hour + 1)
-        assert_equal(store, spans, DAY_NS)
 
 
 def lose_rows(store: Store) -> None:
@@ -223,10 +93,9 @@ def lose_values(store: Store) -> None:
 @pytest.mark.parametrize(
     "damage", [lose_rows, repeat_rows, lose_values, lambda store: invalidate(store, None)]
 )
-def test_damaged_rollup_is_not_read_and_derived_again(store: Store, damage: Callable[[Store], None]) -> None:
-    spans = random_spans(random.Random(8))
-    insert(store, spans)
-    derive_all(store)
+def test_damaged_rollup_is_not_read_and_derived_again(
+    store: Store, spans: list[Span], damage: Callable[[Store], None]
+) -> None:
     damage(store)
 
     assert_equal(store, spans)
@@ -237,17 +106,15 @@ def test_damaged_rollup_is_not_read_and_derived_again(store: Store, damage: Call
         assert tables_of(store, key) == {"rollup"}
 
 
-@engines.EACH_KIND
-def test_dropped_tables_change_no_answer(store: Store) -> None:
-    spans = random_spans(random.Random(9))
-    insert(store, spans)
-    derive_all(store)
+@pytest.mark.parametrize("store", ["own", engines.SERVER], indirect=True)
+def test_dropped_tables_change_no_answer(store: Store, spans: list[Span]) -> None:
     for table in ROLLUPS:
         store.command(f"DROP TABLE {table} SYNC")
 
     assert_equal(store, spans)
 
 
+@engines.OWN_TABLES
 def test_attributes_that_are_promoted_later_are_counted_by_their_columns(store: Store) -> None:
     keys = ["host", "app"] * 12
     spans = [attribute_span(hour, hour, "a", SpanAttributes={key: key}) for hour, key in enumerate(keys)]
@@ -266,30 +133,45 @@ def test_attributes_that_are_promoted_later_are_counted_by_their_columns(store: 
     assert tables_of(store, "host") == {"rollup"}
 
 
-@pytest.mark.parametrize(
-    ("values", "is_listed"),
-    [
-        ([str(number) for number in range(VALUES_MAX)], True),
-        ([str(number) for number in range(VALUES_MAX + 1)], False),
-        (["x" * VALUE_BYTES_MAX, ""], True),
-        (["x" * (VALUE_BYTES_MAX + 1), ""], False),
-        (["é" * (VALUE_BYTES_MAX // 2 + 1)], False),
-    ],
-)
-def test_only_few_and_short_values_are_listed(store: Store, values: list[str], *, is_listed: bool) -> None:
-    many = [attribute_span(5, number, value, ProjectId="prj_1") for number, value in enumerate(values)]
-    few = [attribute_span(hour, hour, "a", ProjectId="prj_2") for hour in range(24)]
-    spans = [*many, *few]
+VALUES_OF_PROJECT = {
+    "maximum": [str(number) for number in range(VALUES_MAX)],
+    "too many": [str(number) for number in range(VALUES_MAX + 1)],
+    "long": ["x" * VALUE_BYTES_MAX, ""],
+    "too long": ["x" * (VALUE_BYTES_MAX + 1), ""],
+    "too long in UTF-8": ["é" * (VALUE_BYTES_MAX // 2 + 1)],
+}
+
+
+@pytest.fixture
+def many_values(store: Store) -> list[Span]:
+    """Store an hour with the values of each project, so that none is a reason to read spans of another."""
+    spans = [
+        attribute_span(5, number, value, ProjectId=project)
+        for project, values in VALUES_OF_PROJECT.items()
+        for number, value in enumerate(values)
+    ]
+    # The other hours have a slot only if they have spans.
+    spans += [attribute_span(hour, hour, "a", ProjectId="few") for hour in range(24)]
     insert(store, spans)
     derive_all(store)
+    return spans
+
+
+@each_case("project", [*VALUES_OF_PROJECT, "few"])
+def test_only_few_and_short_values_are_listed(store: Store, many_values: list[Span], project: str) -> None:
+    is_listed = "too" not in project
+    text = f'project="{project}"'
 
     for key in ("http.route", "host"):
-        assert asked(store, key, DAY_NS) == expected(spans, key, DAY_NS)
-        assert tables_of(store, key) == ({"rollup"} if is_listed else {"rollup", "spans"})
-        # Many values of another project are no reason to read spans.
-        assert tables_of(store, key, text="project=prj_2") == {"rollup"}
-    rows = store.rows("SELECT max(length(Value)), max(IsOmitted) FROM otel_attribute_values")
-    assert rows == [(max(len(value.encode()) for value in values) if is_listed else 1, not is_listed)]
+        assert asked(store, key, DAY_NS, text) == expected(many_values, key, DAY_NS, project)
+        assert tables_of(store, key, text=text) == ({"rollup"} if is_listed else {"rollup", "spans"})
+    rows = store.rows(
+        "SELECT max(length(Value)), max(IsOmitted) FROM otel_attribute_values "
+        "WHERE ProjectId = {project:String}",
+        {"project": project},
+    )
+    longest = max(len(value.encode()) for value in VALUES_OF_PROJECT.get(project, "a"))
+    assert rows == [(longest if is_listed else 0, not is_listed)]
 
 
 @engines.EACH_KIND
@@ -311,11 +193,7 @@ def test_hostile_keys_and_values_are_counted(store: Store) -> None:
 
 
 @pytest.mark.parametrize("changes", [1, 2])
-def test_derivation_during_a_question_is_noticed(store: Store, changes: int) -> None:
-    spans = random_spans(random.Random(11))
-    insert(store, spans)
-    derive_all(store)
-
+def test_derivation_during_a_question_is_noticed(store: Store, spans: list[Span], changes: int) -> None:
     class Interleaved(ReadTables):
         """Store in which an hour is derived again before the answer is read."""
 

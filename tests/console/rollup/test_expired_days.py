@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-
-import pytest
 
 from receiver.console.queries.rollup.derivation import derive_due
 from receiver.engine.expiry import Expiry
 from receiver.engine.store import Store
-from tests.support import engines
-from tests.support.random_filters import NOW_S
-from tests.support.rollups import CLOSING, DAY_S, HOUR_S, assert_equal, derive_all, insert, random_spans
+from tests.support.random_filters import NOW_S, insert
+from tests.support.rollups import CLOSING, DAY_S, HOUR_S, assert_equal, derive_all, random_spans
 from tests.test_clock import Machine
-
-
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
 
 
 def days_of(store: Store) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,26 +11,10 @@ from receiver.console.queries.aggregates.red_source import Wanted, red_source
 from receiver.console.queries.rollup.proofs import ACCESS_DENIED
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
-from tests.support import engines
-from tests.support.random_filters import NOW_S
-from tests.support.rollups import (
-    FROM_NS,
-    MIDNIGHT_S,
-    TO_NS,
-    assert_equal,
-    derive_all,
-    insert,
-    random_spans,
-    span_at,
-)
+from tests.support.random_filters import NOW_S, Span, insert
+from tests.support.rollups import FROM_NS, MIDNIGHT_S, TO_NS, assert_equal, span_at
 
 WANTED = Wanted(FROM_NS, TO_NS)
-
-
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        yield store
 
 
 class WatchedStore:
@@ -50,16 +32,14 @@ class WatchedStore:
         return self._store.rows(statement, parameters)
 
     def days_proven(self) -> int:
-        """Return how many statements counted the spans of days, and forget the statements."""
+        """Return how many statements counted the spans of days, and clear the statements."""
         count = sum("'late'" in statement for statement in self.statements)
         self.statements.clear()
         return count
 
 
+@pytest.mark.usefixtures("spans")
 def test_proof_is_made_once_until_parts_change(store: Store) -> None:
-    spans = random_spans(random.Random(41))
-    insert(store, spans)
-    derive_all(store)
     watched: Any = WatchedStore(store)
 
     first, second = red_source(watched, WANTED), red_source(watched, WANTED)
@@ -74,9 +54,8 @@ def test_proof_is_made_once_until_parts_change(store: Store) -> None:
     assert watched.days_proven() == 0
 
 
+@pytest.mark.usefixtures("spans")
 def test_change_of_the_rollup_makes_every_proof_again(store: Store) -> None:
-    insert(store, random_spans(random.Random(43)))
-    derive_all(store)
     watched: Any = WatchedStore(store)
     assert len(red_source(watched, WANTED).slots) >= 40
     store.command("ALTER TABLE otel_red DELETE WHERE 1 SETTINGS mutations_sync = 1")
@@ -84,9 +63,8 @@ def test_change_of_the_rollup_makes_every_proof_again(store: Store) -> None:
     assert red_source(watched, WANTED).slots == {}
 
 
+@pytest.mark.usefixtures("spans")
 def test_merge_of_a_rollup_does_not_invalidate_an_answer(store: Store) -> None:
-    insert(store, random_spans(random.Random(44)))
-    derive_all(store)
     source = red_source(store, WANTED)
     store.command("OPTIMIZE TABLE otel_rollup_slots FINAL")
     store.command("OPTIMIZE TABLE otel_red FINAL")
@@ -95,10 +73,7 @@ def test_merge_of_a_rollup_does_not_invalidate_an_answer(store: Store) -> None:
     assert source.is_unchanged(store)
 
 
-def test_rollup_is_proven_for_each_query_if_parts_must_not_be_listed(store: Store) -> None:
-    spans = random_spans(random.Random(45))
-    insert(store, spans)
-    derive_all(store)
+def test_rollup_is_proven_for_each_query_if_parts_must_not_be_listed(store: Store, spans: list[Span]) -> None:
     watched: Any = WatchedStore(store, may_list_parts=False)
 
     assert len(red_source(watched, WANTED).slots) >= 40

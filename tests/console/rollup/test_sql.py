@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,22 +14,18 @@ from receiver.console.queries.rollup.derivation import Closing, derive
 from receiver.console.queries.rollup.slots import read_slots
 from receiver.console.queries.rollup.tables import ATTRIBUTE_TABLES, HOUR_S
 from receiver.engine.store import Store
-from tests.support import engines
-from tests.support.random_filters import NOW_S
-from tests.support.rollups import MIDNIGHT_S, derive_all, insert, is_request, random_spans, span_at
+from tests.support.random_filters import NOW_S, Span, insert
+from tests.support.rollups import MIDNIGHT_S, derive_all, is_request, span_at
 
 LATER = Closing(NOW_S + 601, 600)
 SUM = "SELECT sum(r.Spans) FROM {} AS r"
 REPEATED = "SELECT count() - uniqExact(Hour, ProjectId, Source, Key, {}) FROM {}"
 
 
-@pytest.fixture
-def store(engine_dir: Path) -> Iterator[Store]:
-    with engines.embedded(engine_dir) as store:
-        # So that the superseded rows stay.
-        for table in ("otel_red", "otel_red_deployment", *ATTRIBUTE_TABLES):
-            store.command(f"SYSTEM STOP MERGES {table}")
-        yield store
+@pytest.fixture(autouse=True)
+def superseded_rows_stay(store: Store) -> None:
+    for table in ("otel_red", "otel_red_deployment", *ATTRIBUTE_TABLES):
+        store.command(f"SYSTEM STOP MERGES {table}")
 
 
 def number(store: Store, text: str) -> int:
@@ -42,11 +36,10 @@ def number(store: Store, text: str) -> int:
     return int(next(iter(json.loads(lines[0]).values())))
 
 
-def test_sums_of_sql_count_late_spans_once_and_deleted_spans_not_at_all(store: Store) -> None:
+def test_sums_of_sql_count_late_spans_once_and_deleted_spans_not_at_all(
+    store: Store, spans: list[Span]
+) -> None:
     rng = random.Random(50)
-    spans = random_spans(rng)
-    insert(store, spans)
-    derive_all(store)
     spans += (late := [span_at(rng, 1_000 + n, MIDNIGHT_S + n * 1_000, NOW_S) for n in range(10)])
     insert(store, late)
     # A name that SQL needs no escapes for.
@@ -61,18 +54,13 @@ def test_sums_of_sql_count_late_spans_once_and_deleted_spans_not_at_all(store: S
     assert store.rows(SUM.format("otel_red"))[0][0] > len(left)
 
 
-@pytest.mark.parametrize(
-    ("table", "value"), [("otel_attribute_keys", "1"), ("otel_attribute_values", "Value")]
-)
-def test_sql_reads_each_attribute_once_and_without_the_total_rows(
-    store: Store, table: str, value: str
-) -> None:
-    insert(store, random_spans(random.Random(51), 50))
-    derive_all(store)
-    once = number(store, SUM.format(table))
+@pytest.mark.usefixtures("spans")
+def test_sql_reads_each_attribute_once_and_without_the_total_rows(store: Store) -> None:
+    once = {table: number(store, SUM.format(table)) for table in ATTRIBUTE_TABLES}
     for hour in [*read_slots(store, 0, LATER.hour_end)][:2]:
         derive(store, [hour], LATER)
 
-    assert number(store, SUM.format(table)) == once
-    assert number(store, REPEATED.format(value, table)) == 0
-    assert store.rows(SUM.format(table))[0][0] > 2 * once
+    for table, value in zip(ATTRIBUTE_TABLES, ("1", "Value"), strict=True):
+        assert number(store, SUM.format(table)) == once[table], table
+        assert number(store, REPEATED.format(value, table)) == 0, table
+        assert store.rows(SUM.format(table))[0][0] > 2 * once[table], table

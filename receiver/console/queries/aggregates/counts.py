@@ -61,21 +61,15 @@ def parse_counts(query: Mapping[str, str]) -> CountQuery:
     """Parse the parameters of a count."""
     reject_unknown_parameters(query, ("trace_id", "digits", "since", "until"))
     return CountQuery(
-        trace_id=parse_prefix(query.get("trace_id", "")),
-        digits=parse_digits(query.get("digits", "32")),
+        trace_id=_prefix(query.get("trace_id", "")),
+        digits=parse_limit(query.get("digits", str(DIGITS_MAX)), DIGITS_MAX, "digits"),
         range=parse_range(query.get("since", SINCE_DEFAULT), query.get("until", "")),
     )
 
 
-def parse_prefix(text: str) -> str:
-    """Parse a prefix of a trace id."""
+def _prefix(text: str) -> str:
     if not _HEX.fullmatch(text):
         raise MalformedBody(
             f"trace_id has {len(text)} characters; expected 2 to 32 lower-case hex digits", field="trace_id"
         )
     return text
-
-
-def parse_digits(text: str) -> int:
-    """Parse the number of digits to group by."""
-    return parse_limit(text, DIGITS_MAX, "digits")

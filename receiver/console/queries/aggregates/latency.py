@@ -15,12 +15,12 @@ from receiver.console.queries.aggregates.time_buckets import (
     automatic_every_s,
     parse_every,
 )
-from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, limited_lines
 from receiver.console.queries.parameter_types import LENGTH
 from receiver.console.queries.question import Asked, Parameter
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import Sql, compose
-from receiver.engine.store import Store
+from receiver.engine.store import Parameters, Store
 from receiver.time_range import TimeRange
 
 PARAMETERS: Final = (
@@ -71,7 +71,7 @@ class LatencyRow(TypedDict):
 
     start: str
     complete: bool
-    """Whether the whole time bucket is in the time range: the counts of the others are of a part."""
+    """Whether the whole time bucket is in the time range; otherwise the counts cover a part of it."""
     from_ms: float
     to_ms: float
     spans: int
@@ -98,17 +98,13 @@ def latency(store: Store, asked: Asked[LatencyParameters], now_s: float) -> Limi
     where = selected.where(asked.own.counted)
     statement = compose(_LATENCY, start=START, complete=COMPLETE, bucket_s=BUCKET_S, where=where)
     begin_s, end_s = asked.range.past_s(now_s)
-    lines = store.lines(
-        statement,
-        {
-            **selected.parameters,
-            "every_s": asked.own.every_s or automatic_every_s(asked.range, now_s),
-            # Parameters are whole numbers or texts; the engine parses the text.
-            "begin_s": str(begin_s),
-            "end_s": str(end_s),
-            "lower_ns": BOUNDS_NS,
-            "upper_ns": _UPPER_NS,
-            "limit": asked.limit + 1,
-        },
-    )
-    return LimitedLines(within_time(lines), asked.limit)
+    parameters: Parameters = {
+        **selected.parameters,
+        "every_s": asked.own.every_s or automatic_every_s(asked.range, now_s),
+        # Parameters are whole numbers or texts; the engine parses the text.
+        "begin_s": str(begin_s),
+        "end_s": str(end_s),
+        "lower_ns": BOUNDS_NS,
+        "upper_ns": _UPPER_NS,
+    }
+    return limited_lines(store, statement, parameters, asked.limit)

@@ -1,4 +1,4 @@
-"""Hours of a time range that rollups provably answer, and the spans that are read beside them."""
+"""Hours of a time range that rollups provably answer, and the spans that queries read in addition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 
 RANGES_MAX = 200
-"""Ranges of spans that a statement reads beside the slots."""
+"""Maximum number of ranges of spans that a statement reads in addition to slots."""
 NO_TABLE = 60
 """ClickHouse's UNKNOWN_TABLE: the rollups were dropped."""
 

@@ -95,7 +95,7 @@ class RedRow(TypedDict):
     group: str
     start: NotRequired[str]
     complete: NotRequired[bool]
-    """Whether the whole bucket is in the time range: the counts of the others are of a part."""
+    """Whether the whole bucket is in the time range; otherwise the counts cover a part of it."""
     spans: int
     errors: int
     error_rate: float
@@ -171,7 +171,7 @@ def red(
 
 
 def _close_keys(store: Store, asked: Asked[RedParameters], now_s: float) -> list[str]:
-    """Return stored attributes whose keys are similar to that of the groups, if no span has it."""
+    """Return stored attributes with keys similar to the group key, if no span has that key."""
     group = asked.own.group
     if group.column:
         return []

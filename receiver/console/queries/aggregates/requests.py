@@ -1,4 +1,4 @@
-"""Requests: the spans that rates, error rates and latencies of a service are about.
+"""Requests: the spans that rates, error rates and latencies of a service count.
 
 A span of kind Server or Consumer is the called side of a call. A span without a parent is where work
 begins that no call started, such as a scheduled job. The other spans are parts of a request.

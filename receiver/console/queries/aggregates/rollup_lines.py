@@ -36,7 +36,7 @@ def is_short(time_range: TimeRange, now_s: float) -> bool:
 
 
 class Reading(NamedTuple):
-    """A statement over a rollup, and the spans beside it."""
+    """A statement over a rollup and the spans that it does not cover."""
 
     sql: str
     parameters: Parameters

@@ -14,7 +14,7 @@ from typing import TypedDict
 from receiver.console.queries.limits import (
     GROUP_MEMORY_BYTES_MAX,
     LimitedLines,
-    within_time,
+    limited_lines,
 )
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
@@ -97,6 +97,5 @@ def service_map(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
         **selected.parameters,
         "callers_from_ns": max(0, from_ns - CALLER_AGE_S_MAX * 10**9),
         "callers_to_ns": min(to_ns + CLOCK_SKEW_S_MAX * 10**9, NS_MAX),
-        "limit": asked.limit + 1,
     }
-    return LimitedLines(within_time(store.lines(statement, parameters)), asked.limit)
+    return limited_lines(store, statement, parameters, asked.limit)

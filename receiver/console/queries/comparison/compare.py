@@ -158,7 +158,7 @@ class CompareParameters(NamedTuple):
     a: str
     b: str
     first: Length | None
-    """Length of the windows; `None`: that of the shorter deployment."""
+    """Length of the windows; `None`: the length of the shorter deployment."""
 
 
 def parse_own(query: Mapping[str, str], _: TimeRange) -> CompareParameters:
@@ -225,7 +225,7 @@ def _pairs(store: Store, selected: Selection) -> dict[tuple[str, str, str], _Pai
             pairs[key] = pairs[key]._replace(b=_samples(row), b_in_range=True)
         else:
             pairs[key] = pairs[key]._replace(a=_samples(row), a_in_range=True)
-    # An error and not a part of the operations: the verdict and the adjustment are about all of them.
+    # An error, not a part of the operations: the verdict and the adjustment need all of them.
     if len(pairs) > OPERATIONS_MAX:
         raise MalformedBody(
             f"the deployments have over {OPERATIONS_MAX} operations; narrow the comparison by filter, "

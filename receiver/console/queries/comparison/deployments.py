@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final, NamedTuple, TypedDict
 
-from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.limits import LimitedLines, limited_lines
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import Selection, selection
 from receiver.engine.sql_text import Sql, compose
@@ -78,8 +78,7 @@ def deployments(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the deployments, the newest first, one JSON object a line."""
     selected = selection(store, asked, now_s)
     statement = compose(_DEPLOYMENTS, where=selected.where())
-    lines = store.lines(statement, {**selected.parameters, "limit": asked.limit + 1})
-    return LimitedLines(within_time(lines), asked.limit)
+    return limited_lines(store, statement, selected.parameters, asked.limit)
 
 
 def seen_of(store: Store, a: str, b: str, selected: Selection) -> tuple[Seen, Seen]:

@@ -51,7 +51,7 @@ FROM
         ServiceName AS service,
         DeploymentId = {b:String} AS is_b,
         max(StatusCode = 'Error') AS is_error,
-        -- of a trace: that of its spans, which a sender keeps or drops together
+        -- a sender keeps or drops the spans of a trace together, with one weight
         if(countIf(isNull(SampleWeight)) = 0, max(SampleWeight), NULL) AS weight
     FROM {table}
     WHERE {where}

@@ -46,7 +46,7 @@ class Samples(NamedTuple):
     buckets: Histogram = MappingProxyType({})
     """Histogram of the durations."""
     weights: Weights | None = Weights()
-    """Sampling weights; `None` if that of a span is not known. The tests of durations do not use them."""
+    """Sampling weights; `None` if a span has no known weight. The tests of durations do not use them."""
 
     @property
     def error_counts(self) -> ErrorCounts:
@@ -99,7 +99,7 @@ def changes(pairs: Sequence[tuple[Samples, Samples]]) -> list[Change]:
 
 
 def detectable_error_rate(a: ErrorCounts, b: ErrorCounts, tests: int) -> float | None:
-    """Return the error rate of `b` that would be reported in 95 % of cases, in a family of so many tests."""
+    """Return the error rate of `b` that would be reported in 95 % of cases. `tests`: size of the family."""
     return detectable_share(a.errors, a.total, b.total, FALSE_ALARM_SHARE / FAMILIES / tests)
 
 

@@ -22,6 +22,7 @@ from receiver.console.queries.filters.filter import (
     Or,
 )
 from receiver.console.queries.filters.filter_forms import parse_span_filter
+from receiver.console.queries.group_key import FIELDS
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
@@ -42,15 +43,6 @@ COUNT_MIN = 5
 Z_MIN = 4.0
 """Minimum evidence, in standard errors: about one false alarm in 16,000 values."""
 
-INTRINSIC: Final = {
-    "service": "ServiceName",
-    "operation": "SpanName",
-    "kind": "SpanKind",
-    "status": "StatusCode",
-    "project": "ProjectId",
-    "deployment": "DeploymentId",
-}
-"""Fields of every span that are compared like attributes."""
 _MAPS: Final = {"span": "SpanAttributes", "resource": "ResourceAttributes"}
 
 _COUNTS = """
@@ -67,13 +59,15 @@ _ITEMS = """arrayMap(
 )"""
 # The column has the value of the first spelling that the span has, as in filters.
 _SPELLED = "if({column} IS NULL, [], [('{scope}', '{key}', toString(assumeNotNull({column})))])"
+# `name` is another word for `operation`.
 _FIELDS = joined(
     ", ",
     (
         compose(
             "('intrinsic', '{name}', toString({column}))", name=identifier(name), column=identifier(column)
         )
-        for name, column in INTRINSIC.items()
+        for name, column in FIELDS.items()
+        if name != "name"
     ),
 )
 _SHIFTS = """
@@ -134,14 +128,14 @@ class ShiftRow(TypedDict):
     rest_share: float
     difference: float
     selection_every: int
-    """One of so many spans of the selection is in the sample; 1: every span is."""
+    """Sampling interval of the selection: one of this many spans is in the sample; 1 means every span."""
     rest_every: int
     z: float
     """Evidence: how many standard errors the difference is from 0."""
 
 
 class Sides(NamedTuple):
-    """The spans that are compared: those of the selection, and those of the rest that are not selected."""
+    """The compared spans: the selection, and the spans of the rest that are not selected."""
 
     selection: Sql
     rest: Sql

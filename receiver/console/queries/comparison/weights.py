@@ -81,7 +81,7 @@ def error_z(a: ErrorCounts, b: ErrorCounts) -> float:
         return proportion_z(a.errors, a.total, b.errors, b.total)
     pooled = _design_effect(Weights(*map(sum, zip(a.weights, b.weights, strict=True))))
     effects = _design_effect(a.weights), _design_effect(b.weights)
-    # Without errors, their weights are taken to be those of the other sample, relative to its other spans.
+    # A sample without errors is assumed to weight them like the other sample, relative to its other spans.
     a_effect = max(pooled, effects[0] or effects[1] * _mean(a.weights) / _mean(b.weights))
     b_effect = max(pooled, effects[1] or effects[0] * _mean(b.weights) / _mean(a.weights))
     return proportion_z(*_effective(a.weights, a_effect), *_effective(b.weights, b_effect))
@@ -117,7 +117,7 @@ def _mean(weights: Weights) -> float:
 
 
 def sum_of(parts: Iterable[Weights | None]) -> Weights | None:
-    """Return the sums over all parts; `None` if those of a part are not known."""
+    """Return the sums over all parts; `None` if a part has unknown weights."""
     total = Weights()
     for part in parts:
         if part is None:

@@ -227,7 +227,7 @@ def text_or_wildcard(text: str) -> str | Wildcard:
 
 
 def quoted(text: str) -> str:
-    """Return a value or key in quotation marks, whatever characters it has."""
+    """Return a value or key in quotation marks, with escapes for any character."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -288,7 +288,7 @@ class _Parser(Cursor):
 
 
 def _string(quoted: str, place: Place) -> str:
-    """Return the text of a literal, whose escapes are those of Go."""
+    """Return the text of a literal with the escapes of Go."""
     if quoted.startswith("`"):
         return quoted[1:-1]
 

@@ -52,7 +52,7 @@ A derivation writes new rows, and the engine removes the superseded ones at any 
 
 
 class Extras(NamedTuple):
-    """What a statement may use besides the lists of this module."""
+    """Names that a statement may use in addition to the lists of this module."""
 
     functions: frozenset[str] = frozenset()
     """In lower case."""

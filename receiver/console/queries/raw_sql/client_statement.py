@@ -68,11 +68,11 @@ class ClientStatement(NamedTuple):
     form: str
     """The engine's name of the format of the answer."""
     revision: int = 0
-    """Revision of the native protocol that the client reads; 0: that of the format `Native` in a file."""
+    """Revision of the native protocol that the client reads; 0 means the format `Native` in a file."""
     texts: Mapping[str, str] = {}
     """Values of its parameters, escaped as the engine reads them."""
     settings: Mapping[str, str] = {}
-    """Limits of the client, each at most that of `LIMITS`, and harmless settings."""
+    """Limits of the client, each at most as in `LIMITS`, and harmless settings."""
 
     @property
     def digest(self) -> str:

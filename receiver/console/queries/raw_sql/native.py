@@ -156,7 +156,7 @@ class _Source:
         return self._place == len(self._bytes) and not self._pull()
 
     def taken(self) -> bytes:
-        """Return what was read since the last call, and forget it."""
+        """Return the bytes that were read since the last call, and drop them."""
         taken = bytes(self._bytes[: self._place])
         del self._bytes[: self._place]
         self._place = 0

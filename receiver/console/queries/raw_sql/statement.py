@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from receiver.console.queries.csv_text import csv_head, csv_line
 from receiver.console.queries.export import ExportFormat
+from receiver.console.queries.filters.filter_values import unusable_character
 from receiver.console.queries.limits import LimitedLines, parse_limit, within_time
 from receiver.console.queries.question import reject_unknown_parameters
 from receiver.console.queries.raw_sql.allowed import CURRENT_ROWS, NO_EXTRAS, Extras
@@ -45,7 +46,7 @@ RESULT_BYTES_MAX = 512 << 20
 SPILLED_BYTES_MAX = 2 << 30
 """Disk that a statement may use for groups and sorted rows."""
 BLOCK_ROWS_MAX = 8_192
-"""Rows that the engine reads at once: those of one granule."""
+"""Rows that the engine reads at once: one granule."""
 RANGE_ELEMENTS_MAX = 10_000_000
 """Elements of the arrays that `range` makes for one block."""
 
@@ -131,16 +132,12 @@ def parse_sql(query: Mapping[str, str]) -> SqlQuery:
         raise MalformedBody("query is missing; expected a SELECT statement", field="query")
     if len(text) > QUERY_CHARS_MAX:
         raise MalformedBody(f"query: expected at most {QUERY_CHARS_MAX} characters", field="query")
-    if "\0" in text or _has_surrogates(text):
+    if unusable_character(text) is not None:
         raise MalformedBody("query: expected text in UTF-8 without NUL", field="query")
     form = query.get("format", ExportFormat.JSONL)
     if form not in FORMATS:
         raise MalformedBody(f"format: expected one of {', '.join(FORMATS)}", field="format")
     return SqlQuery(text, parse_limit(query.get("limit", str(LINES_DEFAULT)), LINES_MAX), ExportFormat(form))
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def sql(

@@ -6,13 +6,13 @@ from the spans, and the next round derives them again.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.attributes import derive_attributes
-from receiver.console.queries.rollup.days import add_up
 from receiver.console.queries.rollup.proof import Checked, Day, observe, table_id
-from receiver.console.queries.rollup.slots import Slot, next_version, read_slots, write_slots
+from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot, next_version, read_slots, write_slots
 from receiver.console.queries.rollup.tables import (
     ATTRIBUTE_TABLES,
     DEPLOYMENTS,
@@ -33,11 +33,13 @@ BATCH_SPANS_MAX = 20_000_000
 """Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
 PROBE_DAY = 0
 """Day of the rows with which the writer tests the table; they expire at once."""
-# Each repetition reads the whole hour again, while queries only read the late spans beside the slot.
+# Each repetition reads the whole hour again, while queries only read the late spans in addition.
 REPEAT_S = 3_600
 """Interval at which an hour is derived again while late spans still arrive for it."""
 Settled = dict[int, tuple[frozenset[str], int]]
 """Day → its parts, and the time in seconds since 1970 until which it is skipped while it has these parts."""
+DAY_VERSION_STEP_MAX = 16
+"""Maximum random step to the next version of rows by day, so that two receivers use different versions."""
 SETTLED_S = 86_400
 """Age at which the slots of a settled day are extended to newer spans: see `_settle`."""
 
@@ -254,17 +256,17 @@ def derive_due(
                 return
             if derive(store, hours, closing):
                 yield hours
-        _add_up(store, report, closing)
+        __add_up(store, report, closing)
 
 
-def _add_up(store: Store, report: DayReport, closing: Closing) -> None:
+def __add_up(store: Store, report: DayReport, closing: Closing) -> None:
     """Write the rows by day of a day whose hours are all derived."""
     if report.day.hours.stop > closing.hour_end:
         return
     # Slots that were derived since the report have other versions.
     current = survey_day(store, table_id(store), report.day.number, closing) if report.due else report
     if current is not None and not current.due:
-        add_up(store, current.day)
+        _add_up(store, current.day)
 
 
 def _settle(store: Store, report: DayReport, closing: Closing) -> None:
@@ -298,3 +300,49 @@ def _recounted(store: Store, day: Day) -> set[int]:
     )
     spans = {int(hour): int(count) for hour, count in counts}
     return {hour for hour, slot in day.slots.items() if spans.get(hour, 0) != slot.spans}
+
+
+def _add_up(store: Store, day: Day) -> None:
+    """Write the rows by day that are missing, if all hours of the day have a slot.
+
+    Rows are never changed. A derivation of an hour of the day invalidates their version; then queries read
+    the hours until the rows are added up again. See `Day.version_of_rows`.
+    """
+    for rollup in ROLLUPS:
+        if day.version and day.version_of_rows(rollup) is None:
+            # Rows that are incomplete or repeated stay, so the version is higher than all of them.
+            used = max(day.sums_of_day[rollup.day_table], default=0)
+            version = max(day.version, used) + 1 + secrets.randbelow(DAY_VERSION_STEP_MAX)
+            # Out of versions until the next derivation of an hour: queries read the hours.
+            if version < day.version + DAY_VERSIONS:
+                _write_day(store, day, rollup, version)
+
+
+def _write_day(store: Store, day: Day, rollup: Rollup, version: int) -> None:
+    store.rows(
+        _day_statement(rollup),
+        {
+            "from_s": day.hours.start * HOUR_S,
+            "to_s": day.hours.stop * HOUR_S,
+            "hours": list(day.slots),
+            "versions": [slot.version for slot in day.slots.values()],
+            "version": version,
+        },
+    )
+
+
+def _day_statement(rollup: Rollup) -> Sql:
+    return rollup_compose(
+        "INSERT INTO {day_table} (Hour, {keys}, Version, {columns}) "
+        "SELECT toDateTime({from_s:UInt32}, 'UTC'), {keys}, {version:UInt64}, {measures} "
+        "FROM {hour_table} "
+        "WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC') "
+        "AND Version = transform(toInt64(intDiv(toUnixTimestamp(Hour), {hour_s})), "
+        "{hours:Array(Int64)}, {versions:Array(UInt64)}, toUInt64(0)) "
+        "GROUP BY {keys} {settings}",
+        day_table=rollup.day_table,
+        keys=names(rollup.keys),
+        columns=names(MEASURES),
+        measures=joined(", ", (measure.of_rows for measure in MEASURES.values())),
+        hour_table=rollup.table,
+    )

@@ -27,7 +27,7 @@ class DayStatus(msgspec.Struct, frozen=True):
     due: int
     """Closed hours that are to be derived, for the first time or again."""
     late: int
-    """Spans that arrived after their slot was derived; queries read them beside it."""
+    """Spans that arrived after their slot was derived; queries read them in addition to it."""
     proven: bool
     """Whether queries read the slots; if not, they read the spans."""
     version: int

@@ -30,7 +30,7 @@ def differences(first: Trace, second: Trace) -> Iterator[Row]:
 
 
 def _pairs(first: Sequence[Span], second: Sequence[Span]) -> list[Pair]:
-    """Pair siblings in the order of the first trace; those of the second without a counterpart come last."""
+    """Pair siblings in the order of the first trace, followed by unpaired siblings of the second."""
     candidates: dict[tuple[str, ...], list[Span]] = defaultdict(list)
     # Reversed, so that `pop` returns the first one.
     for span in reversed(second):

@@ -190,7 +190,7 @@ def _break_cycles(spans: Sequence[Span], tops: Sequence[Span]) -> list[Span]:
 
 
 def _cycle_above(span: Span) -> list[Span]:
-    """Follow the parents of the span, and return the spans of the cycle that they lead to."""
+    """Follow the parents of the span, and return the spans of the cycle that they reach."""
     place_of: dict[Span, int] = {}
     chain: list[Span] = []
     at: Span | None = span

@@ -31,7 +31,7 @@ from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.service_map import service_map
 from receiver.console.queries.limits import NAMES_MAX, SPANS_MAX
-from receiver.console.queries.names import Bounds, operation_names, services
+from receiver.console.queries.names import operation_names, services
 from receiver.console.queries.question import Asked
 from receiver.console.queries.search import SearchQuery, WholeTraces, found_traces, whole_traces
 from receiver.console.queries.tool_search import overviews, whole_spans
@@ -189,17 +189,17 @@ def _required_service(request: web.Request) -> str:
     return service
 
 
-def _names_bounds() -> Bounds:
-    return Bounds(TimeRange(since_s=int(NAMES_RANGE_S)), NAMES_MAX)
+def _of_names(service: str | None = None) -> Asked[Any]:
+    return Asked(TimeRange(since_s=int(NAMES_RANGE_S)), NAMES_MAX, own=service)
 
 
 def _service_names(store: Store) -> list[str]:
-    found = services(store, _names_bounds(), now_s=time.time())
+    found = services(store, _of_names(), time.time())
     return sorted(row["service"] for row in rows_of(found.pieces()))
 
 
 def _operations(store: Store, service: str, kind: str) -> list[dict[str, str]]:
-    found = operation_names(store, _names_bounds(), service, now_s=time.time())
+    found = operation_names(store, _of_names(service), time.time())
     items = ({"name": row["name"], "spanKind": _kind_word(row["kind"])} for row in rows_of(found.pieces()))
     return [item for item in items if kind in ("", item["spanKind"])]
 

@@ -27,7 +27,7 @@ from receiver.console.queries.filters.filter import TraceFilter
 from receiver.console.queries.filters.filter_text import is_plain, parse_trace_filter
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT
-from receiver.console.queries.names import Bounds
+from receiver.console.queries.question import Asked
 from receiver.console.queries.search import SearchQuery
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.traces import trace_otlp
@@ -158,8 +158,8 @@ async def _version(_request: web.Request) -> web.Response:
 
 def _names_query(request: web.Request) -> Callable[[Store], dict[str, list[str]]]:
     now_s = time.time()
-    bounds, scope = _bounds(request.query, now_s), request.query.get("scope", "")
-    return lambda store: tag_names(store, bounds, now_s, scope)
+    asked, scope = _asked(request.query, now_s), request.query.get("scope", "")
+    return lambda store: tag_names(store, asked, now_s, scope)
 
 
 def _values_query(
@@ -167,8 +167,8 @@ def _values_query(
 ) -> tuple[Callable[[str], dict[str, str]], Callable[[Store], Iterator[str]]]:
     now_s = time.time()
     tag = parse_tag(request.match_info["tag"])
-    bounds, query = _bounds(request.query, now_s), request.query.get("q", "")
-    return partial(typed_value, tag), lambda store: tag_value_texts(store, tag, bounds, now_s, query)
+    asked, query = _asked(request.query, now_s), request.query.get("q", "")
+    return partial(typed_value, tag), lambda store: tag_value_texts(store, tag, asked, now_s, query)
 
 
 def _parse_search(text: str) -> TraceFilter:
@@ -180,8 +180,8 @@ def _range(query: Mapping[str, str], now_s: float) -> TimeRange:
     return time_range(instant_s(query, "start", 1), instant_s(query, "end", 1), now_s)
 
 
-def _bounds(query: Mapping[str, str], now_s: float) -> Bounds:
-    return Bounds(_range(query, now_s), limit_of(query, "limit", NAMES_DEFAULT))
+def _asked(query: Mapping[str, str], now_s: float) -> Asked[str | None]:
+    return Asked(_range(query, now_s), limit_of(query, "limit", NAMES_DEFAULT))
 
 
 def _trace_responses(store: Store, trace_id: str) -> Iterator[bytes]:

@@ -17,7 +17,6 @@ from receiver.console.queries.filters.traceql import FIELDS as INTRINSICS
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.group_key import FIELDS as COLUMNS
 from receiver.console.queries.group_key import GroupKey
-from receiver.console.queries.names import Bounds
 from receiver.console.queries.question import Asked
 from receiver.console.queries.tag_values import WantedValues, tag_values
 from receiver.console.queries.traces.traces import rows_of
@@ -69,10 +68,9 @@ def parse_tag(text: str) -> Tag:
     return Tag() if scope in ("event", "link", "parent") or not text else Tag(GroupKey("", "", text))
 
 
-def tag_names(store: Store, bounds: Bounds, now_s: float, scope: str) -> dict[str, list[str]]:
+def tag_names(store: Store, asked: Asked[str | None], now_s: float, scope: str) -> dict[str, list[str]]:
     """Return the names of tags by scope, the most frequent first. An empty scope: all scopes."""
     found: dict[str, list[str]] = {name: [] for name in SCOPES}
-    asked = Asked[str | None](range=bounds.range, limit=bounds.limit)
     if scope != "intrinsic":
         for row in rows_of(attributes(store, asked, now_s).pieces()):
             found[row["scope"]].append(row["key"])
@@ -80,11 +78,13 @@ def tag_names(store: Store, bounds: Bounds, now_s: float, scope: str) -> dict[st
     return {name: keys for name, keys in found.items() if scope in ("", name)}
 
 
-def tag_value_texts(store: Store, tag: Tag, bounds: Bounds, now_s: float, query: str) -> Iterator[str]:
+def tag_value_texts(
+    store: Store, tag: Tag, asked: Asked[str | None], now_s: float, query: str
+) -> Iterator[str]:
     """Yield the values of a tag, the most frequent first."""
     yield from tag.words
     if tag.key is not None:
-        wanted = WantedValues(tag.key, condition_of(query), bounds.range, bounds.limit, tag.of_roots)
+        wanted = WantedValues(tag.key, condition_of(query), asked.range, asked.limit, tag.of_roots)
         for row in rows_of(tag_values(store, wanted, now_s=now_s).pieces()):
             yield row["value"]
 
