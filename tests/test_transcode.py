@@ -10,7 +10,7 @@ from receiver import transcode
 from receiver.errors import OperatorError
 from receiver.journal.frame import answers_of
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Limits, Resolve, Sampling, Settings, Store
+from receiver.settings import Limits, Resolve, Sampling, SamplingRule, Settings, Store
 from tests.support.segments import DIGEST_KEY
 
 SEGMENT = SegmentId(epoch=2**63 + 1, seq=7)
@@ -184,3 +184,16 @@ def test_commit_sums_spans_by_drain_and_marks_plain_outcomes() -> None:
     assert [outcome.is_plain for outcome in committed.outcomes] == [True, False, True, False]
     assert committed.spans == [("drain", 3, 2, 0, 1, 2), ("other", 1, 1, 0, 0, 1)]
     assert committed.reasons == [("trace_id_missing", 1)]
+
+
+def test_sampling_rule_drops_the_spans_of_its_project_without_rejecting_them() -> None:
+    rule = SamplingRule(project="p", rate=0.0)
+    policy = transcode.policy(Settings(sampling=Sampling(mode="equalizing", rule=(rule,))))
+    of_the_project = delivery(span(), resource={"platform.projectId": "p"})
+
+    committed = transcode.commit(policy, [of_the_project, delivery(span())], SEGMENT, DIGEST_KEY)
+
+    assert [(outcome.sampled_out, outcome.stored, outcome.rejected) for outcome in committed.outcomes] == [
+        (1, 0, 0),
+        (0, 1, 0),
+    ]

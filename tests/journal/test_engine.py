@@ -28,10 +28,12 @@ READ = """
 import sys
 from chdb.session import Session
 
-path, codec, columns = sys.argv[1:]
+columns, *segments = sys.argv[1:]
 engine = Session()
 engine.query(f"CREATE TABLE spans ({columns}) ENGINE = Memory")
-engine.query(f"INSERT INTO spans FROM INFILE '{path}' COMPRESSION '{codec}' FORMAT Native")
+for segment in segments:
+    codec, _, path = segment.partition("=")
+    engine.query(f"INSERT INTO spans FROM INFILE '{path}' COMPRESSION '{codec}' FORMAT Native")
 columns = "SpanName, SegmentEpoch, SegmentSeq, SpanAttributes['id'] AS Id"
 print(engine.query(f"SELECT {columns} FROM spans ORDER BY SpanName", "JSONEachRow"))
 """
@@ -76,23 +78,26 @@ def make_segment(tmp_path: Path, codec: str, *prefixes: str) -> SegmentFile:
     return segment_file
 
 
-@pytest.mark.parametrize(("codec", "suffix"), [("lz4", ".native.lz4"), ("zstd", ".native.zst")])
-def test_engine_reads_a_sealed_segment_unchanged(tmp_path: Path, codec: str, suffix: str) -> None:
-    segment_file = make_segment(tmp_path, codec, "a", "b")
+def test_engine_reads_sealed_segments_of_both_codecs_unchanged(tmp_path: Path) -> None:
+    prefixes_of = {"lz4": "ab", "zstd": "cd"}
+    files = {codec: make_segment(tmp_path / codec, codec, *names) for codec, names in prefixes_of.items()}
 
     columns = ", ".join(f"`{name}` {kind}" for name, kind in transcode.COLUMNS)
-    command = [sys.executable, "-c", READ, str(segment_file.path), codec, columns]
+    segments = [f"{codec}={file.path}" for codec, file in files.items()]
+    command = [sys.executable, "-c", READ, columns, *segments]
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
 
     rows = [json.loads(line) for line in output.splitlines() if line]
-    assert segment_file.path.name.endswith(suffix)
-    assert segment_file.damage(segment_file.scan()) == []
-    assert [(row["SpanName"], row["Id"]) for row in rows] == [
-        (f"{prefix}{number:02}", id_of(number)) for prefix in "ab" for number in range(SPANS_EACH)
+    assert [file.path.name.partition(".")[2] for file in files.values()] == ["native.lz4", "native.zst"]
+    assert [file.damage(file.scan()) for file in files.values()] == [[], []]
+    assert [
+        (row["SpanName"], row["Id"], int(row["SegmentEpoch"]), int(row["SegmentSeq"])) for row in rows
+    ] == [
+        (f"{prefix}{number:02}", id_of(number), files[codec].id.epoch, files[codec].id.seq)
+        for codec, prefixes in prefixes_of.items()
+        for prefix in prefixes
+        for number in range(SPANS_EACH)
     ]
-    assert {(int(row["SegmentEpoch"]), int(row["SegmentSeq"])) for row in rows} == {
-        (segment_file.id.epoch, segment_file.id.seq)
-    }
 
 
 @pytest.mark.parametrize("tool", ["lz4", "zstd"])

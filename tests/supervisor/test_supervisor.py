@@ -18,7 +18,7 @@ from tests.supervisor.supervised import WAIT_S, Supervised, is_alive, wait_until
 from tests.support.cases import each_case
 
 
-def test_start_begins_with_the_intakes_writes_receiver_json_and_prints_commands_for_a_first_trace(
+def test_receiver_starts_and_stops_its_processes_in_order_and_announces_itself(
     supervised: Supervised,
 ) -> None:
     supervised.configure("intakes = 2")
@@ -37,6 +37,16 @@ def test_start_begins_with_the_intakes_writes_receiver_json_and_prints_commands_
     assert f"curl -sS http://{state['listen']}/v1/traces" in supervised.log
     data, config = supervised.directory, supervised.directory / "trace-drain.toml"
     assert f" --config {config} --data {data}" in supervised.log
+
+    supervised.signal(signal.SIGTERM)
+
+    assert supervised.exit_code() == 0
+    events = [event for event in supervised.events() if "start" not in event]
+    assert sorted(events[:2]) == ["intake-0 seal", "intake-1 seal"]
+    assert events[2:4] == ["store stop", "store stopped"]
+    assert sorted(events[4:]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
+    assert not (supervised.directory / "receiver.json").exists()
+    assert '"error"' not in supervised.log
 
 
 def test_receiver_json_is_written_as_soon_as_the_disk_allows(supervised: Supervised) -> None:
@@ -87,21 +97,6 @@ def test_hung_process_is_killed_and_replaced(supervised: Supervised) -> None:
     assert answered_by != str(before)
     assert not is_alive(before)
     assert 'trace_drain_process_restarts_total{process="store"} 1.0' in supervised.admin("/metrics")[1]
-
-
-def test_first_signal_seals_then_stops_the_store_process_then_the_intakes(supervised: Supervised) -> None:
-    supervised.configure("intakes = 2")
-    supervised.start()
-
-    supervised.signal(signal.SIGTERM)
-
-    assert supervised.exit_code() == 0
-    events = [event for event in supervised.events() if "start" not in event]
-    assert sorted(events[:2]) == ["intake-0 seal", "intake-1 seal"]
-    assert events[2:4] == ["store stop", "store stopped"]
-    assert sorted(events[4:]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
-    assert not (supervised.directory / "receiver.json").exists()
-    assert '"error"' not in supervised.log
 
 
 def test_second_signal_kills_all_processes(supervised: Supervised) -> None:
