@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -59,6 +60,12 @@ class Node(Generic[State]):
         """Drop the pending changes."""
         self.now = copy(self.kept)
         self.pending = []
+
+
+@cache
+def links_of(path: Path) -> tuple[tuple[Path, str], ...]:
+    """Return each directory above a path with the name of its entry, the nearest first."""
+    return tuple((each.parent, each.name) for each in (path, *path.parents) if each.name)
 
 
 class MemoryDisk:
@@ -281,11 +288,13 @@ class MemoryDisk:
         return self._next_fd
 
     def _is_linked(self, path: Path) -> bool:
-        return path == Path("/") or (
-            path.parent in self.tree
-            and self.tree[path.parent].now.get(path.name) is self.tree[path]
-            and self._is_linked(path.parent)
-        )
+        child = self.tree[path]
+        for parent, name in links_of(path):
+            directory = self.tree.get(parent)
+            if directory is None or directory.now.get(name) is not child:
+                return False
+            child = directory
+        return True
 
     def _directory(self, path: Path) -> Node[dict[str, Node[Any]]]:
         if path not in self.tree or not self._is_linked(path):
