@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import io
-import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from receiver.cli import main
 from receiver.cli.console.charts import parts, shade, sparkline, starts_of, time_axis
 from receiver.cli.console.trace import terminal_view
-from receiver.engine import schema
-from receiver.engine.opening import open_store
-from receiver.settings import Settings
-from tests.support.fake_clickhouse import schema_sources
+from tests.support.cases import each_case
+from tests.support.commands import run, stored_spans
 
 NOW_S = int(time.time())
-
-
-def run(*arguments: str, data_dir: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--data", data_dir])
 
 
 @pytest.fixture(scope="module")
 def data_dir(engine_dir: Path) -> Iterator[str]:
     """Yield a data directory with three requests: 10 ms, 20 ms and 40 ms; the first failed."""
-    settings = Settings(data_dir=str(engine_dir.parent))
-    store = open_store(settings, disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
     rows = [
         {
             "Timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(NOW_S - 60 * minutes)),
@@ -48,12 +36,8 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
         }
         for minutes, duration_ms in ((5, 10), (6, 20), (25, 40))
     ]
-    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
-    store.close()
-    yield settings.data_dir
-    store = open_store(settings, disk_free_min=lambda: 1)
-    store.command("DELETE FROM otel_traces WHERE ServiceName = 'charted'")  # other tests count all rows
-    store.close()
+    with stored_spans(engine_dir, rows) as directory:
+        yield directory
 
 
 def cells_of(line: str) -> list[str]:
@@ -61,7 +45,7 @@ def cells_of(line: str) -> list[str]:
 
 
 def test_red_prints_a_line_for_each_group_with_the_estimate_before_sampling(data_dir: str) -> None:
-    result = run("red", "--filter", "service=charted", data_dir=data_dir)
+    result = run("red", "--filter", "service=charted", "--data", data_dir)
 
     head, line = map(cells_of, result.stdout.splitlines())
     assert dict(zip(head, line, strict=True)) == {
@@ -79,7 +63,7 @@ def test_red_prints_a_line_for_each_group_with_the_estimate_before_sampling(data
 
 
 def test_red_over_time_draws_a_sparkline_with_a_gap_where_no_span_is(data_dir: str) -> None:
-    result = run("red", "--filter", "service=charted", "--every", "1m", data_dir=data_dir)
+    result = run("red", "--filter", "service=charted", "--every", "1m", "--data", data_dir)
 
     head, line, axis = result.stdout.splitlines()
     rate = line[head.index("rate") : head.index("max per s")].rstrip()
@@ -89,7 +73,7 @@ def test_red_over_time_draws_a_sparkline_with_a_gap_where_no_span_is(data_dir: s
 
 
 def test_latency_draws_a_line_for_each_range_of_durations(data_dir: str) -> None:
-    result = run("latency", "--filter", "service=charted", "--every", "1m", data_dir=data_dir)
+    result = run("latency", "--filter", "service=charted", "--every", "1m", "--data", data_dir)
 
     *lines, _axis, legend = result.stdout.splitlines()
     assert [line.split()[-1] for line in lines] == ["1", "0", "0", "0", "1", "0", "0", "0", "1"]
@@ -99,7 +83,7 @@ def test_latency_draws_a_line_for_each_range_of_durations(data_dir: str) -> None
 
 
 def test_errors_are_printed_without_control_characters(data_dir: str) -> None:
-    result = run("errors", "--filter", "service=charted", data_dir=data_dir)
+    result = run("errors", "--filter", "service=charted", "--data", data_dir)
 
     head, line = result.stdout.splitlines()
     assert line[head.index("message") : head.index("deployments")].rstrip().endswith(" <number>")
@@ -109,7 +93,7 @@ def test_errors_are_printed_without_control_characters(data_dir: str) -> None:
 
 
 def test_empty_answer_names_the_option_that_counts_every_span(data_dir: str) -> None:
-    result = run("red", "--filter", "service=absent", data_dir=data_dir)
+    result = run("red", "--filter", "service=absent", "--data", data_dir)
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.endswith("; only requests count; --spans all counts every span\n")
@@ -123,24 +107,18 @@ def test_sparkline_is_as_high_as_the_share_of_the_largest_value(monkeypatch: pyt
     assert [shade(count, 10_000) for count in (0, 1, 11, 101, 10_000)] == [" ", "░", "▒", "▓", "█"]
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_charts_are_ascii_where_the_encoding_lacks_block_characters(
-    monkeypatch: pytest.MonkeyPatch, encoding: str
+@each_case("encoding", ["ascii", "latin-1", None])
+def test_charts_are_ascii_where_the_encoding_lacks_block_characters_or_the_output_is_closed(
+    monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    monkeypatch.setattr("sys.stdout", encoding and io.TextIOWrapper(io.BytesIO(), encoding))
 
     assert sparkline([1, 2, 100]).isascii()
     assert shade(1, 1).isascii()
-
-
-def test_closed_standard_output_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", None)
-
-    assert sparkline([1, 2, 100]).isascii()
     assert not terminal_view(None, errors_only=False).is_cut
 
 
-@pytest.mark.parametrize("length", [0, 1, 29, 30, 31, 61, 1_000])
+@each_case("length", [0, 1, 29, 30, 31, 61, 1_000])
 def test_parts_of_a_chart_cover_the_sequence_in_order(length: int) -> None:
     divided = [list(range(length))[part] for part in parts(length, 30)]
 
@@ -157,9 +135,7 @@ def test_intervals_without_spans_are_added_between_the_others() -> None:
     assert len(starts_of(rows[:1], 300)) == 1
 
 
-@pytest.mark.parametrize(
-    ("seconds", "length"), [(1, "1s"), (90, "90s"), (300, "5m"), (7_200, "2h"), (86_400, "1d")]
-)
+@each_case(("seconds", "length"), [(1, "1s"), (90, "90s"), (300, "5m"), (7_200, "2h"), (86_400, "1d")])
 def test_time_axis_ends_at_the_end_of_the_last_interval(seconds: int, length: str) -> None:
     rows = [{"start": "1970-01-01T00:00:00Z"}]
 
@@ -169,7 +145,7 @@ def test_time_axis_ends_at_the_end_of_the_last_interval(seconds: int, length: st
     assert axis == f"time: 1 interval of {length}, from 1970-01-01 00:00:00 to {end:%Y-%m-%d %H:%M:%S} (UTC)"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("complete", "note"),
     [
         ((True, True, True), "(UTC)"),

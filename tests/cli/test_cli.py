@@ -10,16 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from receiver.cli import VERBS, main
+from receiver.cli import VERBS
 from tests.support.cases import each_case
+from tests.support.commands import run
 
 ROOT = Path(__file__).parents[2]
-
-
-def run(*arguments: str, **environ: str) -> Result:
-    return CliRunner().invoke(main, list(arguments), env=environ, prog_name="trace-drain")
 
 
 @pytest.fixture(autouse=True)
@@ -28,32 +24,10 @@ def empty_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-@each_case("command", sorted(VERBS))
-def test_every_command_prints_help(command: str) -> None:
-    result = run(command, "--help")
-
-    assert result.exit_code == 0, result.output
-    assert "Usage: trace-drain" in result.output
-
-
 def test_help_lists_every_command() -> None:
     result = run("--help")
 
     assert [command for command in VERBS if command not in result.output] == []
-
-
-def test_mistyped_command_gets_a_suggestion() -> None:
-    result = run("srve")
-
-    assert result.exit_code == 2
-    assert "serve" in result.output
-
-
-def test_mistyped_flag_gets_a_suggestion() -> None:
-    result = run("serve", "--listn", "x")
-
-    assert result.exit_code == 2
-    assert "--listen" in result.output
 
 
 def test_invalid_configuration_prints_a_message_without_a_traceback() -> None:
@@ -93,26 +67,6 @@ def test_version_lists_core_engine_and_libraries() -> None:
 
     assert set(output) >= {"version", "core", "core_profile", "aiohttp", "engine"}
     assert output["core_profile"] in ("release", "debug")
-
-
-def test_sampling_explain_prints_the_decision_and_its_inputs() -> None:
-    result = run(
-        "sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--mode", "hash_seed", "--percent", "25",
-        "--format", "json",
-    )  # fmt: skip
-
-    output = json.loads(result.output)
-    assert output["keep"] is True
-    assert output["weight"] == 4
-    assert (output["mode"], output["rate"], output["rule"]) == ("hash_seed", 0.25, None)
-    assert output["ignored"] == []
-
-
-def test_sampling_explain_names_malformed_trace_state_fields() -> None:
-    arguments = ("sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--tracestate", "ot=th:xyz;rv:1")
-
-    assert "'th' and 'rv' of the trace state: malformed; counted as absent" in run(*arguments).output
-    assert json.loads(run(*arguments, "--format", "json").output)["ignored"] == ["th", "rv"]
 
 
 def test_schema_print_accepts_the_data_option() -> None:
@@ -156,20 +110,13 @@ def test_closed_standard_descriptors_are_not_reused() -> None:
     assert result.returncode > 2
 
 
-def test_rate_and_percent_together_are_refused() -> None:
-    result = run(
-        "sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--rate", "0.5", "--percent", "50"
-    )
-
-    assert (result.exit_code, result.output) == (
-        2,
-        "trace-drain: --rate and --percent are both given; expected one\n",
-    )
-
-
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
+        pytest.param("sampling explain xyz", id="not a trace id"),
+        pytest.param(
+            "sampling explain 4bf92f3577b34da6a3ce929d0e0e4736 --rate 1 --percent 5", id="two rates"
+        ),
         pytest.param("schema print --engine 2\u00b26.1", id="not an ASCII digit"),
         pytest.param("schema print --engine 26." + "9" * 5000, id="thousands of digits"),
         pytest.param("config check --store http://h:0/db", id="port 0 of a store"),
@@ -188,14 +135,7 @@ def test_invalid_value_is_refused_with_the_expected_value(arguments: str) -> Non
     assert isinstance(result.exception, SystemExit)
 
 
-def test_invalid_trace_id_is_refused_without_a_traceback() -> None:
-    result = run("sampling", "explain", "xyz")
-
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     ["ledger", "spans", f"trace {'1' * 32}", "dead ls", "dead show x", "journal ls", "journal verify"],
 )
@@ -225,18 +165,14 @@ def test_config_check_refuses_a_directory_without_write_permission(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_config_check_refuses_a_pseudo_file_system_without_a_size_warning() -> None:
-    result = run("config", "check", "--data", "/proc/x")
+def test_config_check_refuses_a_pseudo_file_system_and_a_dangling_link(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "gone")
 
-    assert result.exit_code == 2
-    assert "data_dir '/proc/x' cannot be used" in result.output
-    assert "warning" not in result.output
+    pseudo = run("config", "check", "--data", "/proc/x")
+    dangling = run("config", "check", "--data", str(link))
 
-
-def test_config_check_refuses_a_dangling_link(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-
-    result = run("config", "check", "--data", str(tmp_path / "link"))
-
-    assert result.exit_code == 2
-    assert f"no permission to write in '{tmp_path / 'link'}'" in result.output
+    assert (pseudo.exit_code, dangling.exit_code) == (2, 2)
+    assert "data_dir '/proc/x' cannot be used" in pseudo.output
+    assert "warning" not in pseudo.output
+    assert f"no permission to write in '{link}'" in dangling.output

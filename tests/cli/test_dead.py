@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
-from aiohttp import ClientSession, web
-from click.testing import CliRunner, Result
+from aiohttp import web
+from click.testing import Result
 from structlog.testing import capture_logs
 
 from receiver import transcode
-from receiver.cli import main
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.routes import Api
 from receiver.console.api.spool import SpoolSpace
@@ -25,7 +25,10 @@ from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.journal.segments import Journal
-from receiver.supervisor.data_dir import STATE_NAME
+from receiver.supervisor.data_dir import read_state
+from tests.support import commands
+from tests.support.cases import each_case
+from tests.support.fake_api import write_state
 from tests.support.redelivery import POLICY, Harness, delivery
 from tests.support.segments import DIGEST_KEY, day_of
 
@@ -34,7 +37,7 @@ BODY_ID = "ab" * 16
 
 
 def run(directory: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["dead", *arguments, "--data", str(directory)])
+    return commands.run("dead", *arguments, "--data", str(directory))
 
 
 @pytest.fixture
@@ -63,16 +66,7 @@ def api_of(harness: Harness, pool: ThreadPoolExecutor) -> web.Application:
         on_replay=lambda _segment: None,
     )
     space = SpoolSpace(harness.directory, 0, lambda: 0)
-    api = Api(
-        store=harness.store,
-        token=lambda: "",
-        health=dict,
-        schema=list,
-        ledger=dict,
-        pool=pool,
-        stream_pool=pool,
-        space=space,
-    )
+    api = Api(harness.store, str, dict, list, dict, pool, pool, space)
     return api.application(DeadLetterRoutes(replays, pool))
 
 
@@ -96,16 +90,7 @@ def running(harness: Harness) -> Iterator[Harness]:
     thread = Thread(target=lambda: asyncio.run(serve(harness, ports, ready, stop)))
     thread.start()
     assert ready.wait(20)
-    state = {
-        "listen": "",
-        "admin": "",
-        "api": "",
-        "version": "",
-        "started_at": "",
-        "urls": {"api": f"http://127.0.0.1:{ports[0]}"},
-        "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
-    }
-    (harness.directory / STATE_NAME).write_text(json.dumps(state))
+    write_state(harness.directory, f"http://127.0.0.1:{ports[0]}")
     # The log of a receiver is not a part of what the commands print.
     with capture_logs():
         yield harness
@@ -197,27 +182,21 @@ def test_drop_deletes_dead_letters_and_bodies(running: Harness) -> None:
     assert run(running.directory, "ls", "--format", "json").output == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "code", "message"),
     [
-        pytest.param(["replay"], 2, "expected an ID or --all", id="no id"),
-        pytest.param(["replay", DEAD_LETTER_ID, "--all"], 2, "not both", id="id and --all"),
-        pytest.param(
-            ["replay", "../x"], 1, "no dead letter has the id '../x'; expected", id="replay of an unknown id"
-        ),
-        pytest.param(
-            ["drop", "x", "--yes"], 1, "no dead letter has the id 'x'; expected", id="drop of an unknown id"
-        ),
-        pytest.param(
-            ["drop", "x"], 1, "no dead letter has the id 'x'; expected", id="drop without confirmation"
-        ),
-        pytest.param(["show", "x"], 1, "expected an id that `dead ls` prints", id="show of an unknown id"),
+        ("replay", 2, "expected an ID or --all"),
+        (f"replay {DEAD_LETTER_ID} --all", 2, "not both"),
+        ("replay ../x", 1, "no dead letter has the id '../x'; expected"),
+        ("drop x --yes", 1, "no dead letter has the id 'x'; expected"),
+        ("drop x", 1, "no dead letter has the id 'x'; expected"),
+        ("show x", 1, "expected an id that `dead ls` prints"),
     ],
 )
 def test_invalid_arguments_are_refused_in_a_single_line(
-    running: Harness, arguments: list[str], code: int, message: str
+    running: Harness, arguments: str, code: int, message: str
 ) -> None:
-    result = run(running.directory, *arguments)
+    result = run(running.directory, *arguments.split())
 
     assert result.exit_code == code
     assert message in result.output
@@ -225,51 +204,41 @@ def test_invalid_arguments_are_refused_in_a_single_line(
 
 
 def test_replay_and_drop_fail_without_a_receiver(harness: Harness) -> None:
-    for arguments in (
-        ["replay", DEAD_LETTER_ID],
-        ["drop", DEAD_LETTER_ID, "--yes"],
-        ["drop", DEAD_LETTER_ID],
-    ):
-        assert run(harness.directory, *arguments).output.startswith("trace-drain: no receiver runs on")
+    for arguments in ("replay", "drop --yes", "drop"):
+        result = run(harness.directory, *arguments.split(), DEAD_LETTER_ID)
+        assert result.output.startswith("trace-drain: no receiver runs on"), arguments
     assert len(harness.dead_letters) == 1
 
 
 def test_help_shows_that_the_id_of_replay_is_optional() -> None:
-    assert "dead replay [OPTIONS] [ID]\n" in CliRunner().invoke(main, ["dead", "replay", "--help"]).output
-    assert "dead drop [OPTIONS] ID\n" in CliRunner().invoke(main, ["dead", "drop", "--help"]).output
+    assert "dead replay [OPTIONS] [ID]\n" in commands.run("dead", "replay", "--help").output
+    assert "dead drop [OPTIONS] ID\n" in commands.run("dead", "drop", "--help").output
 
 
 def test_missing_receiver_message_repeats_the_config_option(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text('data_dir = "dg"')
     config_option = ["--config", str(tmp_path / "my.toml")]
 
-    result = CliRunner().invoke(main, ["dead", "drop", "x", *config_option])
-    listed = CliRunner().invoke(main, ["dead", "ls", *config_option])
+    result = commands.run("dead", "drop", "x", *config_option)
+    listed = commands.run("dead", "ls", *config_option)
 
     assert f"start it with `trace-drain serve {' '.join(config_option)}`\n" in result.output
     assert f"`trace-drain serve {' '.join(config_option)}` creates it" in listed.output
 
 
-@pytest.mark.parametrize("path", ["", f"/{DEAD_LETTER_ID}"])
-def test_api_refuses_an_unknown_parameter(running: Harness, path: str) -> None:
-    async def get() -> int:
-        url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
-        async with ClientSession() as session, session.get(f"{url}/api/v1/dead{path}?x=1") as answer:
-            return answer.status
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [("?x=1", None, 400), (f"/{DEAD_LETTER_ID}?x=1", None, 400), ("/x/replay", b"x", 415)],
+    ids=["unknown parameter", "unknown parameter of a dead letter", "replay from a form"],
+)
+def test_api_refuses_a_wrong_request(running: Harness, path: str, body: bytes | None, status: int) -> None:
+    url = read_state(running.directory).urls["api"]
 
-    assert asyncio.run(get()) == 400
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{url}/api/v1/dead{path}", body)
 
-
-def test_api_refuses_a_replay_from_a_form(running: Harness) -> None:
-    async def post() -> int:
-        url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
-        async with (
-            ClientSession() as session,
-            session.post(f"{url}/api/v1/dead/x/replay", data="x") as answer,
-        ):
-            return answer.status
-
-    assert asyncio.run(post()) == 415
+    with refused.value as answer:
+        assert answer.code == status
 
 
 def test_ls_ignores_files_with_other_names(harness: Harness) -> None:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from receiver.cli import main
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
-from receiver.engine import schema
-from receiver.engine.opening import open_store
-from receiver.settings import Settings
+from tests.support.cases import each_case
+from tests.support.commands import run, stored_spans
 from tests.support.fake_api import ApiHandler, receiver_with
-from tests.support.fake_clickhouse import schema_sources
 
 STORED = 30
 EMPTY_NOTE = "no span of the last 1h matches; use --since TIME to search further back\n"
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def names_in(directory: Path) -> list[str]:
@@ -35,9 +26,6 @@ def names_in(directory: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def data_dir(engine_dir: Path) -> Iterator[str]:
     """Yield a data directory with spans that started within a minute."""
-    settings = Settings(data_dir=str(engine_dir.parent))
-    store = open_store(settings, disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
     rows = [
         {
             "Timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - 60 - number)),
@@ -48,41 +36,32 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
         }
         for number in range(STORED)
     ]
-    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
-    store.close()
-    yield settings.data_dir
-    store = open_store(settings, disk_free_min=lambda: 1)
-    store.command("DELETE FROM otel_traces WHERE ServiceName = 'exported'")  # other tests count all rows
-    store.close()
+    with stored_spans(engine_dir, rows) as directory:
+        yield directory
 
 
-@pytest.mark.parametrize("name", ["spans.jsonl", "spans.csv", "spans.otlp", "spans.parquet"])
-def test_export_writes_a_whole_file_in_the_format_of_its_ending(
-    data_dir: str, tmp_path: Path, name: str
+@each_case("form", ["jsonl", "csv", "otlp", "parquet"])
+def test_export_writes_a_whole_file_and_standard_output_gets_the_same_bytes(
+    data_dir: str, tmp_path: Path, form: str
 ) -> None:
-    result = run("export", "service=exported", "--data", data_dir, "-o", str(tmp_path / name))
+    arguments = ("export", "service=exported", "--data", data_dir, "-o")
+    path = tmp_path / form / f"spans.{form}"
+    path.parent.mkdir()
+    result = run(*arguments, str(path))
+    printed = run(*arguments, "-", "--format", form)
 
     assert result.exit_code == 0, result.output
-    assert names_in(tmp_path) == [name]
-    content = (tmp_path / name).read_bytes()
-    if name.endswith("parquet"):
+    assert names_in(path.parent) == [path.name]
+    content = path.read_bytes()
+    assert printed.stdout_bytes == content
+    if form == "parquet":
         assert (content[:4], content[-4:]) == (b"PAR1", b"PAR1")
-    elif name.endswith("csv"):
+    elif form == "csv":
         table = list(csv.DictReader(content.decode().splitlines()))
         assert {row["SpanName"] for row in table} == {"'=HYPERLINK(1)"}
         assert len(table) == STORED
     else:
         assert len(set(re.findall(rb'"[sS]panId":"([0-9a-f]{16})"', content))) == STORED
-
-
-@pytest.mark.parametrize("form", ["jsonl", "csv", "otlp", "parquet"])
-def test_standard_output_gets_the_bytes_of_the_file(data_dir: str, tmp_path: Path, form: str) -> None:
-    arguments = ("export", "service=exported", "--data", data_dir, "--format", form, "-o")
-
-    printed = run(*arguments, "-")
-
-    assert run(*arguments, str(tmp_path / "file")).exit_code == 0
-    assert printed.stdout_bytes == (tmp_path / "file").read_bytes()
 
 
 def test_export_of_no_span_is_an_empty_file(data_dir: str, tmp_path: Path) -> None:
@@ -104,15 +83,7 @@ def test_csv_of_no_span_has_the_line_of_names(data_dir: str, tmp_path: Path) -> 
     assert names_in(tmp_path) == ["some.csv", "x.csv"]
 
 
-def test_missing_directory_of_the_file_is_named(data_dir: str, tmp_path: Path) -> None:
-    result = run("export", "--data", data_dir, "-o", str(tmp_path / "absent" / "x.csv"))
-
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"trace-drain: no directory '{tmp_path}/absent'; expected ")
-    assert "partial" not in result.stderr
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         (["sevice=x"], "filter, column 1: unknown field; did you mean 'service'?"),
@@ -131,14 +102,17 @@ def test_wrong_argument_leaves_no_file(
     assert names_in(tmp_path) == []
 
 
-def test_existing_file_is_not_overwritten(data_dir: str, tmp_path: Path) -> None:
+def test_existing_file_and_missing_directory_are_refused(data_dir: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("mine")
 
-    result = run("export", "--data", data_dir, "-o", str(tmp_path / "x.csv"))
+    existing = run("export", "--data", data_dir, "-o", str(tmp_path / "x.csv"))
+    missing = run("export", "--data", data_dir, "-o", str(tmp_path / "absent" / "x.csv"))
 
-    assert result.exit_code == 2
-    assert "exists; expected the name of a new file" in result.stderr
+    assert (existing.exit_code, missing.exit_code) == (2, 2)
+    assert "exists; expected the name of a new file" in existing.stderr
     assert (tmp_path / "x.csv").read_text() == "mine"
+    assert missing.stderr.startswith(f"trace-drain: no directory '{tmp_path}/absent'; expected ")
+    assert "partial" not in missing.stderr
 
 
 class Handler(ApiHandler):

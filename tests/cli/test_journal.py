@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from receiver.cli import main
 from receiver.durable.files import DISK
 from receiver.journal.appender import Appender
 from receiver.journal.names import start_name
+from tests.support import commands
+from tests.support.cases import each_case
 from tests.support.journal import append, appender
 from tests.support.record_layout import record
 
@@ -28,7 +29,11 @@ def live(tmp_path: Path) -> Appender:
 
 
 def run(tmp_path: Path, command: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["journal", command, "--data", str(tmp_path), *arguments])
+    return commands.run("journal", command, "--data", str(tmp_path), *arguments)
+
+
+def sealed_path(tmp_path: Path, live: Appender) -> Path:
+    return tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
 
 
 def rows_of(listing: str) -> list[list[str]]:
@@ -70,7 +75,7 @@ def test_verify_reports_no_damage_in_a_journal_in_use(tmp_path: Path, live: Appe
 
 
 def test_verify_reports_damage_and_exits_with_1(tmp_path: Path, live: Appender) -> None:
-    path = tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
+    path = sealed_path(tmp_path, live)
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(content)
@@ -112,8 +117,7 @@ def test_inspect_lists_records_and_deliveries_of_a_segment(tmp_path: Path, live:
 
 def test_inspect_accepts_a_path_outside_the_journal(tmp_path: Path, live: Appender) -> None:
     copy = tmp_path / "copy.native.lz4"
-    source = tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
-    copy.write_bytes(source.read_bytes()[:-1])
+    copy.write_bytes(sealed_path(tmp_path, live).read_bytes()[:-1])
 
     result = run(tmp_path, "inspect", str(copy))
 
@@ -127,28 +131,31 @@ def test_inspect_accepts_a_path_outside_the_journal(tmp_path: Path, live: Append
 def test_inspect_of_a_path_needs_no_data_directory_or_configuration(
     tmp_path: Path, live: Appender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
+    path = sealed_path(tmp_path, live)
     working_directory = tmp_path / "working"
     working_directory.mkdir()
     (working_directory / "trace-drain.toml").write_text("broken")
     monkeypatch.chdir(working_directory)
 
-    result = CliRunner().invoke(main, ["journal", "inspect", str(path)])
+    result = commands.run("journal", "inspect", str(path))
 
     assert f"segment {start_name(live.epoch)}-0000000000, sealed" in result.output
     assert result.exit_code == 0
 
 
-def test_inspect_of_a_missing_path_does_not_require_the_data_directory(tmp_path: Path) -> None:
+def test_inspect_of_a_missing_segment_states_what_was_expected(tmp_path: Path) -> None:
     path = tmp_path / "0000000000.native.lz4"
 
-    result = run(tmp_path / "absent", "inspect", str(path))
+    unknown = run(tmp_path, "inspect", "0000000000000001-0000000001")
+    # A path does not require the data directory.
+    missing = run(tmp_path / "absent", "inspect", str(path))
 
-    assert result.exit_code == 1
-    assert f"segment '{path}' does not exist; expected a path or a name" in result.output
+    assert (unknown.exit_code, missing.exit_code) == (1, 1)
+    assert "does not exist; expected a path or a name that `journal ls` prints" in unknown.output
+    assert f"segment '{path}' does not exist; expected a path or a name" in missing.output
 
 
-@pytest.mark.parametrize("content", [b"", b"root:x:0:0:", bytes(1 << 16)], ids=["empty", "text", "zeros"])
+@each_case("content", [b"", b"root:x:0:0:", bytes(1 << 16)], ids=["empty", "text", "zeros"])
 def test_inspect_of_a_file_that_is_not_a_segment_exits_with_1(tmp_path: Path, content: bytes) -> None:
     foreign = tmp_path / "foreign"
     foreign.write_bytes(content)
@@ -160,7 +167,7 @@ def test_inspect_of_a_file_that_is_not_a_segment_exits_with_1(tmp_path: Path, co
 
 
 def test_unreadable_file_is_named_without_a_traceback(tmp_path: Path, live: Appender) -> None:
-    path = tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
+    path = sealed_path(tmp_path, live)
     path.unlink()
     path.mkdir()
 
@@ -172,21 +179,15 @@ def test_unreadable_file_is_named_without_a_traceback(tmp_path: Path, live: Appe
     )
 
 
-def test_inspect_of_an_unknown_name_states_what_was_expected(tmp_path: Path) -> None:
-    result = run(tmp_path, "inspect", "0000000000000001-0000000001")
-
-    assert result.exit_code != 0
-    assert "does not exist; expected a path or a name that `journal ls` prints" in result.output
-
-
 def test_ls_and_verify_change_no_file(tmp_path: Path, live: Appender) -> None:
-    before = {path: path.stat() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    def files() -> dict[Path, tuple[int, int]]:
+        statuses = {path: path.stat() for path in tmp_path.rglob("*") if path.is_file()}
+        return {path: (status.st_size, status.st_mtime_ns) for path, status in statuses.items()}
+
+    before = files()
 
     for command in ("ls", "verify"):
         run(tmp_path, command)
 
-    after = {path: path.stat() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
-    assert {path: (status.st_size, status.st_mtime_ns) for path, status in before.items()} == {
-        path: (status.st_size, status.st_mtime_ns) for path, status in after.items()
-    }
+    assert files() == before
     assert DISK.size_bytes(tmp_path / "journal" / start_name(live.epoch) / "0000000001.open")

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from receiver.cli import EXIT_INTERRUPTED, main
+from receiver.cli import EXIT_INTERRUPTED
+from tests.support import commands
+from tests.support.cases import each_case
 from tests.support.platform_corpus import ESCAPES
 from tests.support.platform_server import Answer, PlatformServer, platform_server
 
@@ -29,7 +31,7 @@ HOUR_MS = 3_600_000
 PNG = b"\x89PNG\r\n\x1a\n0000"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the working directory of the commands, with the files of the secrets."""
     monkeypatch.chdir(tmp_path)
@@ -40,9 +42,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def run(*arguments: str, **environ: str) -> Result:
     # In a thread, because a command has its own event loop.
-    return await asyncio.to_thread(
-        CliRunner().invoke, main, ["platform", *arguments], env=environ, prog_name="trace-drain"
-    )
+    return await asyncio.to_thread(commands.run, "platform", *arguments, **environ)
 
 
 async def run_platform(server: PlatformServer, *arguments: str) -> Result:
@@ -69,7 +69,6 @@ def chunk(delta: dict[str, Any]) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-@pytest.mark.usefixtures("directory")
 async def test_events_are_printed_as_lines() -> None:
     request = {"proxy": {"method": "GET", "host": "shop.example", "path": "/a", "statusCode": 502}}
     state = {"info": {"readyState": "READY", "step": "deploy"}}
@@ -90,8 +89,7 @@ async def test_events_are_printed_as_lines() -> None:
     ]
 
 
-@pytest.mark.usefixtures("directory")
-@pytest.mark.parametrize("is_cut", [True, False])
+@each_case("is_cut", [True, False])
 async def test_list_of_events_that_the_platform_has_cut_says_so(*, is_cut: bool) -> None:
     more = [event(1, "later")] if is_cut else []
     async with platform_server(Answer([event(0, "line")] * 100), Answer(more)) as server:
@@ -101,7 +99,6 @@ async def test_list_of_events_that_the_platform_has_cut_says_so(*, is_cut: bool)
     assert server.received[1].query["limit"] == "1"
 
 
-@pytest.mark.usefixtures("directory")
 async def test_options_of_events_are_sent_and_ages_are_instants() -> None:
     before_ms = int(time.time() * 1_000)
     async with platform_server(Answer([])) as server:
@@ -127,7 +124,7 @@ async def test_options_of_events_are_sent_and_ages_are_instants() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "text"),
     [
         (["--since", "soon"], "--since is neither an age nor an instant"),
@@ -140,27 +137,16 @@ async def test_options_of_events_are_sent_and_ages_are_instants() -> None:
         (["--base-url", ""], "platform.base_url or --base-url"),
     ],
 )
-@pytest.mark.usefixtures("directory")
 async def test_wrong_option_of_events_is_reported_with_exit_code_2(arguments: list[str], text: str) -> None:
     async with platform_server(Answer([])) as server:
         # The last value of a repeated option is used.
-        result = await run(
-            "events",
-            "dpl_1",
-            "--base-url",
-            server.url,
-            "--token-file",
-            "token",
-            "--team",
-            "team_1",
-            *arguments,
-        )
+        options = ("--base-url", server.url, "--token-file", "token", "--team", "team_1")
+        result = await run("events", "dpl_1", *options, *arguments)
 
     assert (result.exit_code, server.received) == (2, [])
     assert text in result.stderr
 
 
-@pytest.mark.usefixtures("directory")
 async def test_missing_token_is_reported_with_its_setting() -> None:
     result = await run("events", "dpl_1", "--base-url", "http://127.0.0.1:1")
 
@@ -184,7 +170,6 @@ async def test_settings_and_environment_replace_the_options(directory: Path) -> 
     ]
 
 
-@pytest.mark.usefixtures("directory")
 async def test_followed_events_continue_after_a_cut_and_note_it() -> None:
     end = event(2, "done")
     end["payload"]["info"] = {"readyState": "READY"}
@@ -219,8 +204,7 @@ async def test_ctrl_c_ends_followed_events_without_a_traceback(directory: Path) 
     assert (process.returncode, rest, messages) == (EXIT_INTERRUPTED, b"", b"")
 
 
-@pytest.mark.parametrize("text", ESCAPES.values(), ids=ESCAPES.keys())
-@pytest.mark.usefixtures("directory")
+@each_case("text", ESCAPES.values(), ids=ESCAPES.keys())
 async def test_terminal_escapes_of_events_and_answers_are_neutralized(text: str) -> None:
     answer = [
         event(1, text, type=text),
@@ -252,7 +236,6 @@ async def test_terminal_escapes_of_events_and_answers_are_neutralized(text: str)
 GROUP = {"id": "mfe_1", "name": "Shop", "slug": "shop", "new": 1}
 
 
-@pytest.mark.usefixtures("directory")
 async def test_microfrontends_update_prints_the_group() -> None:
     async with platform_server(Answer({"updatedMicrofrontendsGroup": GROUP})) as server:
         arguments = ("microfrontends", "update", "mfe_1", "--fallback-environment", "PRODUCTION")
@@ -266,17 +249,15 @@ async def test_microfrontends_update_prints_the_group() -> None:
     assert (empty.exit_code, len(server.received)) == (2, 2)
 
 
-@pytest.mark.parametrize(("status", "code"), [(400, 1), (401, 1), (403, 1), (404, 1), (429, 1), (500, 1)])
-@pytest.mark.usefixtures("directory")
-async def test_refused_call_has_exit_code_1_and_no_token_in_its_message(status: int, code: int) -> None:
+@each_case("status", [400, 401, 403, 404, 429, 500])
+async def test_refused_call_has_exit_code_1_and_no_token_in_its_message(status: int) -> None:
     async with platform_server(Answer({"error": {"message": f"{TOKEN} is wrong"}}, status)) as server:
         result = await run_platform(server, "microfrontends", "update", "mfe_1", "--name", "a")
 
-    assert (result.exit_code, result.stdout) == (code, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert f"the platform answered {status} ((hidden) is wrong)" in result.stderr
 
 
-@pytest.mark.usefixtures("directory")
 async def test_models_are_printed() -> None:
     models = [{"id": MODEL, "owned_by": "openai", "new": 1}, {"id": "a/b"}]
     async with platform_server(Answer({"object": "list", "data": models})) as server:
@@ -291,7 +272,6 @@ async def test_models_are_printed() -> None:
 USAGE = {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21}
 
 
-@pytest.mark.usefixtures("directory")
 async def test_chat_prints_the_answer_and_the_usage() -> None:
     message = {"content": "Good day\n\nthere"}
     whole = {"model": MODEL, "choices": [{"message": message, "finish_reason": "stop"}], "usage": USAGE}
@@ -336,7 +316,7 @@ async def test_chat_sends_system_image_tools_and_provider_order(directory: Path)
     assert body["providerOptions"] == {"gateway": {"order": ["azure", "openai"]}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "text"),
     [
         (Answer(pieces=[chunk({"content": "Good "})]), "[DONE]"),
@@ -345,7 +325,6 @@ async def test_chat_sends_system_image_tools_and_provider_order(directory: Path)
         (Answer(pieces=[chunk({"content": "Good "}), b"<html>\n", DONE]), "event stream"),
     ],
 )
-@pytest.mark.usefixtures("directory")
 async def test_p65_incomplete_stream_has_exit_code_1(answer: Answer, text: str) -> None:
     async with platform_server(answer) as server:
         result = await run_gateway(server, "chat", "Hi", "--model", MODEL)
@@ -354,7 +333,7 @@ async def test_p65_incomplete_stream_has_exit_code_1(answer: Answer, text: str) 
     assert text in result.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "text"),
     [
         (["--model", "gpt"], "PROVIDER/MODEL"),
@@ -376,7 +355,7 @@ async def test_wrong_option_of_chat_is_reported_with_exit_code_2(
     assert text in result.stderr
 
 
-@pytest.mark.parametrize("command", ["chat", "events", "models", "microfrontends", "microfrontends update"])
+@each_case("command", ["chat", "events", "models", "microfrontends", "microfrontends update"])
 async def test_help_of_a_command_of_the_platform(command: str) -> None:
     result = await run(*command.split(), "--help")
 

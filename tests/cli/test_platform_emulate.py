@@ -11,9 +11,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from receiver.cli import main
+from tests.support.cases import each_case
+from tests.support.commands import run
 
 FACTS = [
     *("base_url", "gateway_url", "control_url", "token", "api_key", "client_id", "client_secret"),
@@ -49,30 +49,20 @@ def test_emulator_writes_and_prints_its_facts_and_ends_by_a_signal(
     assert "Ctrl-C" in rest
 
 
-@pytest.mark.parametrize(
-    ("listen", "message"),
+@each_case(
+    ("options", "message"),
     [
-        ("0.0.0.0:0", "no authentication; expected a loopback address, or --insecure"),
-        ("platform.example:80", "expected a loopback address, or --insecure"),
-        ("127.0.0.1", "expected HOST:PORT"),
+        ("--listen 0.0.0.0:0", "no authentication; expected a loopback address, or --insecure"),
+        ("--listen platform.example:80", "expected a loopback address, or --insecure"),
+        ("--listen 127.0.0.1", "expected HOST:PORT"),
+        ("--listen 192.0.2.1:0 --insecure", "192.0.2.1:0 cannot be used"),
     ],
 )
 def test_address_that_others_can_reach_or_that_is_invalid_is_refused(
-    tmp_path: Path, listen: str, message: str
+    tmp_path: Path, options: str, message: str
 ) -> None:
-    arguments = ["platform", "emulate", "--data", str(tmp_path / "new"), "--listen", listen]
-
-    result = CliRunner().invoke(main, arguments, prog_name="trace-drain")
+    result = run("platform", "emulate", "--data", str(tmp_path / "new"), *options.split())
 
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
-    assert not (tmp_path / "new").exists()
-
-
-def test_address_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
-    arguments = ["platform", "emulate", "--data", str(tmp_path / "new"), "--listen", "192.0.2.1:0"]
-
-    result = CliRunner().invoke(main, [*arguments, "--insecure"], prog_name="trace-drain")
-
-    assert result.exit_code == 2
-    assert "192.0.2.1:0 cannot be used" in result.output
+    assert "--insecure" in options or not (tmp_path / "new").exists()

@@ -1,4 +1,4 @@
-"""`trace-drain platform installations`, of a running receiver and without a receiver."""
+"""`trace-drain platform installations | projects | keep-project`, with and without a running receiver."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from receiver.cli import main
+from receiver.cli.platform.platform_projects import _table as removed_projects_table
 from receiver.console.api.lines import end_line
 from receiver.platform.api import entries
 from receiver.platform.installations.installations import Installations
+from tests.support import commands
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.installations import T0_S, TOKEN, installation
 
@@ -38,7 +39,7 @@ def data_dir(tmp_path: Path) -> Iterator[str]:
 
 
 def run(data_dir: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["platform", "installations", "--data", data_dir, *arguments])
+    return commands.run("platform", "installations", "--data", data_dir, *arguments)
 
 
 def add_three() -> None:
@@ -50,12 +51,12 @@ def add_three() -> None:
     stored.add(installation("icfg_new", installed_at_s=T0_S + 4, team_id=""), TOKEN)
 
 
-def test_table_has_every_installation(data_dir: str) -> None:
+def test_table_and_json_have_every_installation_and_no_token(data_dir: str) -> None:
     add_three()
 
-    result = run(data_dir)
+    result, document = run(data_dir), run(data_dir, "--format", "json")
 
-    assert result.exit_code == 0, result.output
+    assert (result.exit_code, document.exit_code) == (0, 0), result.output
     rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[:2] for row in rows[1:]] == [
         ["icfg_new", "active"],
@@ -65,28 +66,36 @@ def test_table_has_every_installation(data_dir: str) -> None:
     assert rows[1][3:] == ["(account)", "not", "known", "plain", "-"]
     assert rows[2][-1] == "2027-02-14T08:00:03+00:00"
     assert rows[3][-2:] == ["none", "-"]
+    objects = [json.loads(line) for line in document.stdout.splitlines()]
+    assert [each["id"] for each in objects] == ["icfg_new", "icfg_off", "icfg_old"]
+    assert objects[1]["scopes"] == ["team\x1b[2J"]
     assert "\x1b" not in result.output
-    assert TOKEN not in result.output
-
-
-def test_json_has_an_object_per_line(data_dir: str) -> None:
-    add_three()
-
-    result = run(data_dir, "--format", "json")
-
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["id"] for row in rows] == ["icfg_new", "icfg_off", "icfg_old"]
-    assert rows[1]["scopes"] == ["team\x1b[2J"]
-    assert TOKEN not in result.output
+    assert TOKEN not in result.output + document.output
 
 
 def test_no_installation_leads_to_the_page(data_dir: str) -> None:
     assert "no installations; the page /platform installs" in run(data_dir).stdout
 
 
-def test_without_a_receiver_the_files_are_not_opened(tmp_path: Path) -> None:
-    result = run(str(tmp_path))
+@pytest.mark.parametrize("command", ["installations", "projects", "keep-project prj_1"])
+def test_without_a_receiver_the_files_are_not_opened(tmp_path: Path, command: str) -> None:
+    result = commands.run("platform", *command.split(), "--data", str(tmp_path))
 
     assert result.exit_code == 1
     assert "no receiver runs" in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_table_of_removed_projects_shows_when_spans_are_due() -> None:
+    row = {"id": "prj_1", "name": "", "removed_at_s": 1_800_000_000.0, "due_at_s": 1_802_592_000.0}
+
+    lines = list(
+        removed_projects_table([{**row, "is_kept": False}, {**row, "is_kept": True, "name": "shop"}])
+    )
+
+    assert lines[1].split() == [
+        *("prj_1", "-", "2027-01-15", "08:00"),
+        *("due", "for", "deletion", "from", "2027-02-14", "08:00"),
+    ]
+    assert lines[2].split() == ["prj_1", "shop", "2027-01-15", "08:00", "kept"]
+    assert list(removed_projects_table([])) == ["no project was removed"]

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import ClassVar
 
 import pytest
-from click.testing import CliRunner, Result
 
-from receiver.cli import main
 from receiver.cli.shell.api_client import query_receiver, running_receiver
-from receiver.cli.shell.table import lines_of
 from receiver.engine import schema
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import OperatorError
 from receiver.settings import Settings
 from receiver.supervisor.data_dir import STATE_NAME
+from tests.support.commands import run
+from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.segments import Segment, SegmentMaker
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture(scope="module")
@@ -64,38 +57,6 @@ def test_spans_table_has_a_header_and_a_line_per_span(data_dir: Path, stored: Se
     assert f"{stored.location.segment.seq:016x}" in line
 
 
-@pytest.mark.parametrize("form", ["table", "jsonl"])
-def test_spans_notes_on_standard_error_that_more_spans_match(
-    data_dir: Path, stored: Segment, form: str
-) -> None:
-    arguments = ("spans", "--data", str(data_dir), "--since", "30d", "--format", form)
-
-    limited, complete = run(*arguments, "--limit", "1"), run(*arguments, "--limit", "2")
-
-    assert (
-        limited.stderr == "the first 1 span of the last 30d; there are more: --limit N prints up to 1000000\n"
-    )
-    assert len(limited.stdout.splitlines()) == len(complete.stdout.splitlines()) - 1
-    assert complete.stderr == ""
-    assert stored.days
-
-
-def test_events_of_an_unknown_deployment_are_not_called_spans(data_dir: Path, stored: Segment) -> None:
-    result = run("deployment-events", "dpl_9", "--data", str(data_dir))
-
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.startswith("no event of the last 1h matches; use --since TIME ")
-    assert stored.days
-
-
-def test_spans_notes_on_standard_error_that_no_span_matches(data_dir: Path, stored: Segment) -> None:
-    result = run("spans", "--data", str(data_dir), "--project", "absent")
-
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "no span of the last 1h matches; use --since TIME to search further back\n"
-    assert stored.days
-
-
 def test_trace_is_printed_as_a_tree_and_as_json(data_dir: Path, stored: Segment) -> None:
     trace_id = f"{stored.location.segment.seq:016x}{0:016x}"
 
@@ -115,31 +76,27 @@ def test_trace_is_printed_as_a_tree_and_as_json(data_dir: Path, stored: Segment)
         pytest.param(["spans", "--limit", "many"], 2, "whole number", id="invalid number"),
     ],
 )
+@pytest.mark.usefixtures("stored")
 def test_invalid_arguments_are_refused_in_a_single_line(
-    data_dir: Path, stored: Segment, arguments: list[str], code: int, message: str
+    data_dir: Path, arguments: list[str], code: int, message: str
 ) -> None:
     result = run(*arguments, "--data", str(data_dir))
 
     assert result.exit_code == code
     assert message in result.output
     assert result.output.count("\n") == 1
-    assert stored.days
 
 
-def test_missing_store_message_suggests_serve(tmp_path: Path) -> None:
-    result = run("spans", "--data", str(tmp_path))
-
-    assert result.exit_code == 1
-    assert "trace-drain serve --data" in result.output
-
-
-def test_store_without_tables_message_suggests_schema_apply(tmp_path: Path) -> None:
+def test_missing_store_and_missing_tables_are_reported_with_the_command_that_creates_them(
+    tmp_path: Path,
+) -> None:
+    missing = run("spans", "--data", str(tmp_path))
     (tmp_path / "store").mkdir()
+    empty = run("spans", "--data", str(tmp_path))
 
-    result = run("spans", "--data", str(tmp_path))
-
-    assert result.exit_code == 1
-    assert result.output == "trace-drain: the store has no tables; run `trace-drain schema apply`\n"
+    assert (missing.exit_code, empty.exit_code) == (1, 1)
+    assert "trace-drain serve --data" in missing.output
+    assert empty.output == "trace-drain: the store has no tables; run `trace-drain schema apply`\n"
 
 
 def test_store_opened_by_another_process_is_reported(data_dir: Path, stored: Segment) -> None:
@@ -153,67 +110,33 @@ def test_store_opened_by_another_process_is_reported(data_dir: Path, stored: Seg
 HOSTILE = "a\x1b[2J\x07\x9b\x7f\u202e\u2028\r"
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Fake API of a receiver; chunked answers lack the last chunk."""
+class Handler(ApiHandler):
+    """Fake API: answers to one query with one token, or with the chunks of a test."""
 
-    protocol_version = "HTTP/1.1"
-    chunks: ClassVar[Sequence[bytes] | None] = None
+    chunks: ClassVar[list[bytes] | None] = None
     error: ClassVar[str] = "unknown parameter"
     refusals: ClassVar[list[int]]
     """Statuses of the first answers."""
 
-    def answer_chunked(self, chunks: Sequence[bytes]) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-ndjson")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for chunk in chunks:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-        self.close_connection = True
-
-    def do_GET(self) -> None:
-        is_known = self.path == "/api/v1/spans?limit=1" and self.headers["Authorization"] == "Bearer t"
+    def do_GET(self) -> None:  # noqa: N802 - the standard library's name
+        has_token = self.headers["Authorization"] == "Bearer t"
         if self.refusals:
-            self.send_response(self.refusals.pop())
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if self.chunks is not None:
-            self.answer_chunked(self.chunks)
-            return
-        error = json.dumps({"detail": self.error}).encode()
-        body = b'{"a": 1}\n{"a": 2}\n{"end":{"count":2}}\n' if is_known else error
-        error_status = 400 if self.headers["Authorization"] == "Bearer t" else 401
-        self.send_response(200 if is_known else error_status)
-        self.send_header("Content-Type", "application/x-ndjson")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        """Log nothing."""
+            self.send_whole(self.refusals.pop(), b"", self.content_type)
+        elif self.chunks is not None:
+            self.send_chunks(self.chunks)
+        elif has_token and self.path == "/api/v1/spans?limit=1":
+            self.send_whole(200, b'{"a": 1}\n{"a": 2}\n{"end":{"count":2}}\n', self.content_type)
+        else:
+            body = json.dumps({"detail": self.error}).encode()
+            self.send_whole(400 if has_token else 401, body, self.content_type)
 
 
 @pytest.fixture
 def receiver_dir(tmp_path: Path) -> Iterator[Path]:
-    """Return the data directory of a running receiver, which is this process with the fake API."""
+    """Return the data directory of a running receiver with the fake API."""
     Handler.refusals = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    api = f"127.0.0.1:{server.server_address[1]}"
-    state = {
-        "listen": "",
-        "admin": "",
-        "api": api,
-        "urls": {"api": f"http://{api}"},
-        "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
-        "version": "",
-        "started_at": "",
-    }
-    (tmp_path / STATE_NAME).write_text(json.dumps(state))
-    yield tmp_path
-    server.shutdown()
-    server.server_close()
+    with receiver_with(Handler, tmp_path):
+        yield tmp_path
 
 
 def test_running_receiver_is_queried_with_the_token(receiver_dir: Path) -> None:
@@ -232,9 +155,7 @@ def test_error_of_the_receiver_about_a_filter_is_shown_with_a_caret(
 ) -> None:
     monkeypatch.setattr(Handler, "error", "filter, column 7: the regular expression is not valid")
 
-    result = CliRunner().invoke(
-        main, ["search", 'name=~"("', "--data", str(receiver_dir)], env={"TRACE_DRAIN_API_TOKEN": "t"}
-    )
+    result = run("search", 'name=~"("', "--data", str(receiver_dir), TRACE_DRAIN_API_TOKEN="t")
 
     assert result.exit_code == 2
     assert result.stderr.splitlines()[1:] == ['  name=~"("', "        ^"]
@@ -321,7 +242,7 @@ def test_missing_or_wrong_token_message_names_the_option_that_sets_it(
 ) -> None:
     environ = {"TRACE_DRAIN_API_TOKEN": token} if token else {}
 
-    result = CliRunner().invoke(main, ["spans", "--data", str(receiver_dir)], env=environ)
+    result = run("spans", "--data", str(receiver_dir), **environ)
 
     assert result.exit_code == 2
     assert result.output == (
@@ -335,7 +256,3 @@ def test_dead_receiver_is_not_queried(receiver_dir: Path) -> None:
     path.write_text(path.read_text().replace(f'"supervisor": {os.getpid()}', '"supervisor": 4194304'))
 
     assert running_receiver(Settings(data_dir=str(receiver_dir))) is None
-
-
-def test_column_width_fits_its_longest_value() -> None:
-    assert list(lines_of(("a", "bb"), [("xxx", "y"), ("z", "")])) == ["a    bb", "xxx  y", "z"]

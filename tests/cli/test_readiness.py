@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import ClassVar
 
 import pytest
-from click.testing import CliRunner
 
-from receiver.cli import EXIT_INTERRUPTED, main
+from receiver.cli import EXIT_INTERRUPTED
 from receiver.cli.shell.readiness import STORE_START_S, note_when_slow, require_store_process
 from receiver.errors import CommandFailed
-from receiver.supervisor.data_dir import STATE_NAME, ReceiverState, read_state
+from receiver.supervisor.data_dir import ReceiverState, read_state
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.fake_api import QuietHandler, serving, write_state
 
 
-class Admin(BaseHTTPRequestHandler):
+class Admin(QuietHandler):
     """Fake admin port: answers with the next state of the store process, and repeats the last."""
 
     processes: ClassVar[list[str]]
     ends = ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the standard library's name
         process = self.processes.pop(0) if len(self.processes) > 1 else self.processes[0]
         reasons = {"process": process, "ends": self.ends}
         checks = [
@@ -38,13 +37,7 @@ class Admin(BaseHTTPRequestHandler):
             for name, reason in reasons.items()
         ]
         body = json.dumps({"ready": True, "checks": checks}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        """Log nothing."""
+        self.send_whole(200, body, "application/json")
 
 
 class Clock:
@@ -63,26 +56,14 @@ class Clock:
 @pytest.fixture
 def admin() -> Iterator[str]:
     Admin.processes, Admin.ends = [""], ""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Admin)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serving(Admin) as url:
+        yield url
 
 
 @pytest.fixture
 def state(admin: str, tmp_path: Path) -> ReceiverState:
     """Return the state of a running receiver, which is this process with the fake admin port."""
-    fields = {
-        "listen": "",
-        "admin": "",
-        "api": "",
-        "version": "",
-        "started_at": "",
-        "urls": {"api": "http://127.0.0.1:1", "admin": admin},
-        "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
-    }
-    (tmp_path / STATE_NAME).write_text(json.dumps(fields))
+    write_state(tmp_path, "http://127.0.0.1:1", admin)
     return read_state(tmp_path)
 
 
@@ -95,7 +76,7 @@ def test_store_process_that_exits_repeatedly_fails_the_command_at_once(state: Re
 
     assert clock.now_s == 0
     assert str(caught.value) == (
-        f"the receiver runs (process {os.getpid()}), but its store process is not running "
+        f"the receiver runs (process {state.pids.supervisor}), but its store process is not running "
         f"(ended 3 times in the last 10 minutes); see its log; "
         f"{state.urls['admin']}/readyz?verbose has its state"
     )
@@ -126,38 +107,32 @@ def test_query_is_sent_if_the_admin_port_does_not_answer(state: ReceiverState) -
     require_store_process(state)
 
 
-@pytest.mark.parametrize("command", ["spans", f"trace {'1' * 32}", "ledger", "dead ls", "schema status"])
+@each_case("command", ["spans", f"trace {'1' * 32}", "ledger", "dead ls", "schema status"])
 def test_every_command_that_queries_reports_which_process_is_down(
     command: str, state: ReceiverState, tmp_path: Path
 ) -> None:
     Admin.processes, Admin.ends = ["not running"], "ended 9 times in the last 10 minutes"
 
-    result = CliRunner().invoke(main, [*command.split(), "--data", str(tmp_path)])
+    result = run(*command.split(), "--data", str(tmp_path))
 
     assert result.exit_code == 1
     assert "its store process is not running (ended 9 times" in result.output
     assert state.pids.store == 0
 
 
-def test_waiting_command_prints_what_readyz_reports(
+def test_only_a_command_that_waits_long_prints_what_readyz_reports(
     state: ReceiverState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Admin.processes = ["starting"]
 
+    with note_when_slow(state, after_s=3_600) as timely:
+        pass
+    timely.join()
+    assert capsys.readouterr().err == ""
+
     with note_when_slow(state, after_s=0) as note:
         note.join()
-
     assert capsys.readouterr().err == "no answer yet, still waiting; /readyz reports process: starting\n"
-
-
-def test_command_that_is_answered_in_time_prints_no_note(
-    state: ReceiverState, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with note_when_slow(state, after_s=3_600) as note:
-        pass
-    note.join()
-
-    assert capsys.readouterr().err == ""
 
 
 def interrupt(process: subprocess.Popen[str]) -> str:
@@ -180,9 +155,7 @@ def default_interrupts() -> Iterator[None]:
 @pytest.mark.usefixtures("default_interrupts")
 def test_ctrl_c_ends_a_waiting_command_with_130(state: ReceiverState, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as api:
-        urls = {**state.urls, "api": f"http://127.0.0.1:{api.getsockname()[1]}"}
-        fields = json.loads((tmp_path / STATE_NAME).read_text()) | {"urls": urls}
-        (tmp_path / STATE_NAME).write_text(json.dumps(fields))
+        write_state(tmp_path, f"http://127.0.0.1:{api.getsockname()[1]}", state.urls["admin"])
         command = [sys.executable, "-m", "receiver.cli", "spans", "--data", str(tmp_path)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             connection, _ = api.accept()

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from click.testing import CliRunner, Result
 
-from receiver.cli import main
 from receiver.cli.console.rollup import WITHOUT_PROGRESS_S, wait_until_derived
 from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.routes import Api
@@ -24,15 +22,13 @@ from receiver.console.queries.names import services
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.derivation import derive_due
 from receiver.console.queries.rollup.slots import read_slots
-from receiver.engine import schema
-from receiver.engine.opening import open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed
-from receiver.settings import Settings
 from receiver.time_range import TimeRange
 from tests.support import engines
-from tests.support.fake_clickhouse import schema_sources
-from tests.support.random_filters import NOW_S, insert
+from tests.support.cases import each_case
+from tests.support.commands import run, stored_spans
+from tests.support.random_filters import NOW_S, as_row, insert
 from tests.support.rollups import CLOSING, FROM_NS, MIDNIGHT_S, TO_NS, random_spans
 
 HOUR = MIDNIGHT_S // 3_600
@@ -40,35 +36,27 @@ REBUILD = "/api/v1/rollup/rebuild"
 Client = TestClient[Any, Any]
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
 @pytest.fixture
 def data_dir(engine_dir: Path) -> Iterator[str]:
-    """Return a data directory whose embedded store has spans of three days."""
-    directory = engine_dir.parent
-    store = open_store(Settings(data_dir=str(directory)), disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
-    insert(store, random_spans(random.Random(1)))
-    store.close()
-    yield str(directory)
-    store = open_store(Settings(data_dir=str(directory)), disk_free_min=lambda: 1)
-    store.command("DROP DATABASE otel SYNC")
-    store.close()
+    """Yield a data directory whose embedded store has spans of three days."""
+    with stored_spans(engine_dir, map(json.loads, map(as_row, random_spans(random.Random(1))))) as directory:
+        yield directory
 
 
-def status_of(data_dir: str) -> list[dict[str, Any]]:
+def days_of(data_dir: str) -> list[dict[str, Any]]:
+    """Return the days that `rollup status` prints."""
     result = run("rollup", "status", "--data", data_dir, "--format", "json")
     assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for line in result.stdout.splitlines() if "day" in (row := json.loads(line))]
 
 
-def test_rebuild_of_a_stopped_store_derives_every_closed_hour(data_dir: str) -> None:
-    before = [row for row in status_of(data_dir) if "day" in row]
+def test_rebuild_of_a_stopped_store_derives_every_closed_hour_or_only_the_newer(data_dir: str) -> None:
+    before = days_of(data_dir)
     result = run("rollup", "rebuild", "--data", data_dir)
-    after = [row for row in status_of(data_dir) if "day" in row]
+    after = days_of(data_dir)
     table = run("rollup", "status", "--data", data_dir).stdout
+    newer = run("rollup", "rebuild", "--data", data_dir, "--since", f"{NOW_S - MIDNIGHT_S - 600}s")
+    changed = [row["day"] for row, old in zip(days_of(data_dir), after, strict=True) if row != old]
 
     due = sum(row["due"] for row in before)
     # Two days; shortly after midnight their last hour is not closed yet.
@@ -80,21 +68,12 @@ def test_rebuild_of_a_stopped_store_derives_every_closed_hour(data_dir: str) -> 
     assert all(row["proven"] for row in after)
     assert "every closed hour is derived" in table
     assert "otel_red_deployment" in table
-
-
-def test_rebuild_since_an_age_derives_only_newer_hours(data_dir: str) -> None:
-    run("rollup", "rebuild", "--data", data_dir)
-    versions = {row["day"]: row["version"] for row in status_of(data_dir) if "day" in row}
-    result = run("rollup", "rebuild", "--data", data_dir, "--since", f"{NOW_S - MIDNIGHT_S - 600}s")
-    after = {row["day"]: row["version"] for row in status_of(data_dir) if "day" in row}
-
-    assert result.exit_code == 0, result.output
-    changed = [day for day in versions if after[day] > versions[day]]
-    assert min(versions) not in changed
+    assert newer.exit_code == 0, newer.output
     assert changed
+    assert min(row["day"] for row in after) not in changed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "error"),
     [
         (("--since", "yesterday"), "since is neither an age nor an instant"),
@@ -135,16 +114,7 @@ def store(engine_dir: Path) -> Iterator[Store]:
 @asynccontextmanager
 async def client_of(store: Store, tmp_path: Path, wakes: list[bool], *, is_on: bool) -> AsyncIterator[Client]:
     with ThreadPoolExecutor(1) as pool:
-        api = Api(
-            store=store,
-            token=str,
-            health=dict,
-            schema=dict,
-            ledger=dict,
-            pool=pool,
-            stream_pool=pool,
-            space=SpoolSpace(tmp_path, 0, lambda: 0),
-        )
+        api = Api(store, str, dict, dict, dict, pool, pool, SpoolSpace(tmp_path, 0, lambda: 0))
         routes = RollupRoutes(store, lambda: CLOSING, is_on, lambda: wakes.append(True), pool)
         async with TestClient(TestServer(api.application(routes))) as client:
             yield client

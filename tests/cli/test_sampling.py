@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
+from tests.support.cases import each_case
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 """Its randomness is ce929d0e0e4736."""
@@ -46,7 +47,7 @@ def explain(*arguments: str, trace: str = TRACE) -> Result:
     return CliRunner().invoke(main, ["sampling", "explain", trace, *arguments])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "rule", "rate", "keep"),
     [
         pytest.param("", None, 0.5, True, id="no rule"),
@@ -84,6 +85,13 @@ def test_text_explains_each_step() -> None:
     ]
 
 
+def test_malformed_fields_of_the_trace_state_are_named() -> None:
+    arguments = ("--tracestate", "ot=th:xyz;rv:1")
+
+    assert "'th' and 'rv' of the trace state: malformed; counted as absent" in explain(*arguments).output
+    assert json.loads(explain(*arguments, "--format", "json").output)["ignored"] == ["th", "rv"]
+
+
 def test_missing_inputs_of_the_rules_are_named() -> None:
     missing = "rules also compare options that were not given: "
 
@@ -114,6 +122,7 @@ def test_options_replace_the_configuration(config_file: Path) -> None:
     explanation = json.loads(explain("--mode", "proportional", "--rate", "0.25", "--format", "json").output)
 
     assert (explanation["mode"], explanation["rate"], explanation["weight"]) == ("proportional", 0.25, 4)
+    assert (explanation["keep"], explanation["rule"], explanation["ignored"]) == (True, None, [])
 
 
 def test_disabled_sampling_keeps_everything(config_file: Path) -> None:

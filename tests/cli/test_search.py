@@ -8,28 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from receiver.cli import main
-from receiver.engine import schema
-from receiver.engine.opening import open_store
-from receiver.settings import Settings
-from tests.support.fake_clickhouse import schema_sources
+from tests.support.cases import each_case
+from tests.support.commands import run, stored_spans
 
 TRACE = f"{7:032x}"
 SEARCHED = {"field": "service", "op": "=", "value": "searched"}
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
 @pytest.fixture(scope="module")
 def data_dir(engine_dir: Path) -> Iterator[str]:
     """Yield a data directory with three traces of a span each, whose name has an escape sequence."""
-    settings = Settings(data_dir=str(engine_dir.parent))
-    store = open_store(settings, disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - 60))
     rows = [
         {
@@ -45,12 +34,8 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
         }
         for number in (7, 8, 9)
     ]
-    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
-    store.close()
-    yield settings.data_dir
-    store = open_store(settings, disk_free_min=lambda: 1)
-    store.command("DELETE FROM otel_traces WHERE ServiceName = 'searched'")  # other tests count all rows
-    store.close()
+    with stored_spans(engine_dir, rows) as directory:
+        yield directory
 
 
 def test_search_as_json_has_the_documented_keys(data_dir: str) -> None:
@@ -92,25 +77,36 @@ def test_filter_may_begin_with_a_negation_and_may_be_several_arguments(data_dir:
     assert run("search", "-h").stdout == run("search", "--help").stdout
 
 
-def test_search_notes_that_more_traces_match_or_none(data_dir: str) -> None:
-    limited = run("search", "service=searched", "--data", data_dir, "--limit", "2")
-    empty = run("search", "service=absent", "--data", data_dir)
-
-    assert limited.stderr == (
-        "the first 2 traces of the last 1h; there are more: --limit N prints up to 10000\n"
-    )
-    assert (empty.exit_code, empty.stdout) == (0, "")
-    assert empty.stderr == "no span of the last 1h matches; use --since TIME to search further back\n"
+MORE = "there are more: --limit N prints up to"
+EMPTY = "no span of the last 1h matches; use --since TIME to search further back"
 
 
-def test_note_about_an_empty_answer_names_both_ends_of_its_time_range(data_dir: str) -> None:
-    ended = run("search", "--data", data_dir, "--since", "9d", "--until", "8d")
+@each_case(
+    ("arguments", "lines", "note"),
+    [
+        ("search service=searched --limit 2", 2, f"the first 2 traces of the last 1h; {MORE} 10000\n"),
+        ("spans --service searched --limit 1", 1, f"the first 1 span of the last 1h; {MORE} 1000000\n"),
+        ("attributes http.route --limit 1", 1, f"the first 1 line of the last 1h; {MORE} 100000\n"),
+        ("spans --service searched --limit 3", 3, ""),
+        ("search service=absent", 0, f"{EMPTY}\n"),
+        ("operations absent", 0, f"{EMPTY}\n"),
+        ("deployment-events dpl_9", 0, "no event of the last 1h matches; use --since TIME "),
+        ("search --since 9d --until 8d", 0, "no span between --since 9d and --until 8d matches; use "),
+    ],
+)
+def test_note_on_standard_error_reports_that_more_match_or_none(
+    data_dir: str, arguments: str, lines: int, note: str
+) -> None:
+    table = run(*arguments.split(), "--data", data_dir)
+    result = run(*arguments.split(), "--data", data_dir, "--format", "jsonl")
 
-    assert ended.exit_code == 0
-    assert ended.stderr.startswith("no span between --since 9d and --until 8d matches; use --since TIME ")
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, lines)
+    assert result.stderr.startswith(note)
+    assert bool(result.stderr) == bool(note)
+    assert table.stderr == result.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         ["{service=searched status=error} && {http.route=/api/7 trace:spans=1}"],
@@ -152,7 +148,7 @@ def test_error_in_json_has_its_path(data_dir: str) -> None:
     assert "filter, $.not.value: the regular expression is not valid" in regex.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "caret"),
     [
         pytest.param("service=searched statsu=error", 17, id="unknown field"),
@@ -178,7 +174,7 @@ def test_caret_is_below_the_error_after_wide_characters() -> None:
     assert result.stderr.splitlines()[1:] == ["  service=支付 statsu=error", f"  {' ' * 13}^"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "hostile", ["\x1b]0;title\x07", "\u202e", "' OR 1=1 --", "$(id)", "`id`", "; DROP TABLE otel_traces"]
 )
 def test_hostile_filter_is_an_error_whose_text_is_harmless(data_dir: str, hostile: str) -> None:
@@ -189,7 +185,7 @@ def test_hostile_filter_is_an_error_whose_text_is_harmless(data_dir: str, hostil
     assert result.stderr.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         (["--lmit", "5"], "No such option '--lmit'"),
@@ -205,7 +201,7 @@ def test_invalid_option_is_refused(arguments: list[str], message: str) -> None:
     assert message in result.output
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "expected"),
     [
         (["services"], {"service": "searched", "spans": 3, "errors": 1, "operations": 1}),
@@ -216,7 +212,6 @@ def test_invalid_option_is_refused(arguments: list[str], message: str) -> None:
             {"name": "\x1b[2J\u202ename", "spans": 3, "p50_ms": 300, "p95_ms": 300, "p99_ms": 300},
         ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_names_are_listed_as_json_and_as_a_harmless_table(
     data_dir: str, arguments: list[str], expected: dict[str, object]
@@ -228,13 +223,3 @@ def test_names_are_listed_as_json_and_as_a_harmless_table(
     assert any(expected.items() <= row.items() for row in rows), rows
     assert shown.stdout.splitlines()[0].split() == list(rows[0])
     assert shown.stdout.replace("\n", "").isprintable()
-
-
-def test_list_of_names_notes_that_more_follow_or_none(data_dir: str) -> None:
-    cut = run("attributes", "http.route", "--data", data_dir, "--limit", "1", "--format", "json")
-    empty = run("operations", "' OR 1=1 --", "--data", data_dir)
-
-    assert len(cut.stdout.splitlines()) == 1
-    assert cut.stderr == "the first 1 line of the last 1h; there are more: --limit N prints up to 100000\n"
-    assert (empty.exit_code, empty.stdout) == (0, "")
-    assert empty.stderr == "no span of the last 1h matches; use --since TIME to search further back\n"

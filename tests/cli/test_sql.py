@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from receiver.cli import main
-from receiver.engine.opening import open_store
-from receiver.settings import Settings
+from tests.support import commands
+from tests.support.cases import each_case
 from tests.support.fake_api import ApiHandler, receiver_with
 
 NUMBERS = "SELECT number AS n, concat('=', toString(number)) AS t FROM numbers(3)"
 
 
 def run(*arguments: str, text: str = "") -> Result:
-    return CliRunner().invoke(main, ["sql", *arguments], input=text)
+    return commands.run("sql", *arguments, text=text)
 
 
 @pytest.fixture(scope="module")
-def data_dir(engine_dir: Path) -> str:
-    """Return a data directory with a store without tables."""
-    settings = Settings(data_dir=str(engine_dir.parent))
-    open_store(settings, disk_free_min=lambda: 1).close()
-    return settings.data_dir
+def data_dir(engine_dir: Path) -> Iterator[str]:
+    """Yield a data directory with a store without spans."""
+    with commands.stored_spans(engine_dir, []) as directory:
+        yield directory
 
 
 def test_answer_is_printed_in_each_format(data_dir: str) -> None:
@@ -53,7 +52,7 @@ def test_answer_that_is_cut_is_reported(data_dir: str) -> None:
     assert whole.stderr == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "message"),
     [
         ("SELECT file('/etc/passwd')", "the function file is not allowed"),

@@ -6,7 +6,8 @@ import pytest
 
 from receiver.cli.shell import table
 from receiver.cli.shell.table import CELL_COLUMNS_MAX, lines_of, lines_with_deployment, shown_text
-from receiver.cli.shell.text_width import text_width
+from receiver.cli.shell.text_width import cut_to_width, text_width
+from tests.support.cases import each_case
 
 WORDS = ("web", "支付服务", "cafe\u0301", "\uff37\uff29\uff24\uff25", "한글", "")
 
@@ -20,7 +21,7 @@ def test_columns_are_aligned_for_wide_characters_and_combining_marks() -> None:
     assert starts == {8 + 2 + 8 + 2}
 
 
-@pytest.mark.parametrize("char", ["x", "支", "e\u0301"])
+@each_case("char", ["x", "支", "e\u0301"])
 def test_cell_is_cut_at_its_width(char: str) -> None:
     shown = shown_text(char * 60)
 
@@ -29,7 +30,7 @@ def test_cell_is_cut_at_its_width(char: str) -> None:
     assert shown_text(char * 20) == char * 20
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("deployments", "columns", "is_shown"),
     [
         pytest.param(["dpl_1", "dpl_1"], 40, True, id="fits"),
@@ -48,3 +49,24 @@ def test_deployment_is_a_column_if_it_fits_or_differs(
 
     assert head == ("span  deployment" if is_shown else "span")
     assert lines == [f"GET   {name}".rstrip() if is_shown else "GET" for name in deployments]
+
+
+@each_case(
+    ("text", "width"), [("", 0), ("abc", 3), ("日本", 4), ("e\u0301", 1), ("\uff41", 2), ("\U0001f600", 2)]
+)
+def test_width_counts_wide_characters_twice_and_combining_marks_not(text: str, width: int) -> None:
+    assert text_width(text) == width
+
+
+@each_case(
+    ("text", "columns", "shown"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("ae\u0301i", 2, "a…"),
+    ],
+)
+def test_cut_text_fits_its_columns(text: str, columns: int, shown: str) -> None:
+    assert cut_to_width(text, columns) == shown

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from click.testing import CliRunner
 
-from receiver.cli import main
 from receiver.cli.console.tail import CUT_NOTE, Arrivals, follow
 from receiver.cli.shell.text_width import text_width
 from receiver.console.queries.arrivals import OVERLAP_MS
 from receiver.errors import CommandFailed
+from tests.support.cases import each_case
+from tests.support.commands import run
 from tests.support.fake_api import ApiHandler, receiver_with
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ def arrival(number: int, received_ms: int) -> Row:
     }
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_case("seed", range(20))
 def test_every_span_is_printed_once_whatever_the_order(seed: int) -> None:
     rng = random.Random(seed)
     polls = 200
@@ -147,7 +147,7 @@ def test_tail_prints_new_spans_until_ctrl_c(
 def test_tail_without_a_receiver_does_not_open_the_store(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
 
-    result = CliRunner().invoke(main, ["tail", "--data", str(tmp_path)])
+    result = run("tail", "--data", str(tmp_path))
 
     assert result.exit_code == 1
     assert "no receiver runs; `trace-drain serve --data" in result.stderr
@@ -155,7 +155,7 @@ def test_tail_without_a_receiver_does_not_open_the_store(tmp_path: Path) -> None
 
 
 def test_error_in_the_filter_is_shown_before_anything_is_asked(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["tail", "sevice=web", "--data", str(tmp_path)])
+    result = run("tail", "sevice=web", "--data", str(tmp_path))
 
     assert result.exit_code == 2
     assert "did you mean 'service'?" in result.stderr

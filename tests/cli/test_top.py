@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from receiver.cli import main
 from receiver.cli.console.top import lines
+from tests.support.cases import each_case
+from tests.support.commands import run
 from tests.support.fake_api import ApiHandler, receiver_with
 
 TIMES = {"p50_ms": 0.5, "p95_ms": 250.0, "p99_ms": 1_500.0}
@@ -95,43 +95,38 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [
-        pytest.param("q", 0, id="q"),
-        pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
-        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
-        pytest.param(signal.SIGHUP, 129, id="SIGHUP"),
-    ],
+    ("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
 )
-def test_terminal_is_restored_at_the_end(terminal: Terminal, end: str | signal.Signals, code: int) -> None:
+def test_terminal_is_restored_after_a_signal(terminal: Terminal, end: signal.Signals, code: int) -> None:
     terminal.wait_for(ENTER)
     terminal.wait_for(b"zoo")
     assert terminal.attributes() != terminal.before
 
-    if isinstance(end, str):
-        terminal.type(end)
-    else:
-        terminal.process.send_signal(end)
+    terminal.process.send_signal(end)
 
     terminal.wait_for(LEAVE)
     assert terminal.process.wait(DEADLINE_S) == code
     assert terminal.attributes() == terminal.before
 
 
-def test_keys_sort_and_a_smaller_window_shortens_the_lines(terminal: Terminal) -> None:
+def test_keys_sort_until_q_and_a_smaller_window_shortens_the_lines(terminal: Terminal) -> None:
     by_rate = terminal.wait_for(b"by requests") + terminal.wait_for(b"api")
     terminal.type("n")
     by_name = terminal.wait_for(b"by name") + terminal.wait_for(b"zoo")
     terminal.resize(9, 4)
     small = terminal.wait_for(b"3 servic\xe2\x80\xa6\x1b[K") and terminal.wait_for(b"\x1b[J")
+    terminal.type("q")
+    terminal.wait_for(LEAVE)
 
+    assert terminal.process.wait(DEADLINE_S) == 0
+    assert terminal.attributes() == terminal.before
     assert by_rate.index(b"zoo") < by_rate.index(b"web")
     assert by_name.index(b"api") < by_name.index(b"web")
     assert small.count(b"\r\n") == 3
     assert b"\x1b[2J" not in by_rate
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("order", "services"),
     [
         ("requests", ["zoo", "web", "api"]),
@@ -154,26 +149,14 @@ def test_lines_have_rates_and_durations() -> None:
     assert not any("\x1b" in line for line in shown)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["--since", "soon"], 2, "since is neither an age"),
-        ([], 1, "no receiver runs"),
-    ],
-)
-def test_top_that_cannot_start_prints_the_reason(
-    tmp_path: Path, arguments: list[str], code: int, message: str
-) -> None:
-    result = CliRunner().invoke(main, ["top", "--data", str(tmp_path), *arguments])
-
-    assert result.exit_code == code
-    assert message in result.stderr
-
-
-def test_top_requires_a_terminal(tmp_path: Path) -> None:
+def test_top_that_cannot_start_prints_the_reason(tmp_path: Path) -> None:
+    wrong = run("top", "--data", str(tmp_path), "--since", "soon")
+    alone = run("top", "--data", str(tmp_path))
     with receiver_with(Handler, tmp_path) as directory:
-        result = CliRunner().invoke(main, ["top", "--data", directory, "--since", "1m"])
+        redirected = run("top", "--data", directory, "--since", "1m")
 
-    assert result.exit_code == 2
-    assert "expected a terminal" in result.stderr
-    assert ENTER.decode() not in result.stdout
+    assert (wrong.exit_code, alone.exit_code, redirected.exit_code) == (2, 1, 2)
+    assert "since is neither an age" in wrong.stderr
+    assert "no receiver runs" in alone.stderr
+    assert "expected a terminal" in redirected.stderr
+    assert ENTER.decode() not in redirected.stdout

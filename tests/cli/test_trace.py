@@ -11,28 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from receiver.cli import main
 from receiver.cli.console.trace import COLUMNS_DEFAULT, terminal_view
-from receiver.engine import schema
-from receiver.engine.opening import open_store
-from receiver.settings import Settings
-from tests.support.fake_clickhouse import schema_sources
+from tests.support.cases import each_case
+from tests.support.commands import run, stored_spans
 
 FIRST, SECOND = "7a" * 16, "7b" * 16
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture(scope="module")
 def data_dir(engine_dir: Path) -> Iterator[str]:
     """Yield a data directory with two traces: a root and its children, one of which was stored twice."""
-    settings = Settings(data_dir=str(engine_dir.parent))
-    store = open_store(settings, disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
     now_s = int(time.time())
     rows = [
         {
@@ -48,12 +37,8 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
         for trace_id, numbers in ((FIRST, (1, 2, 2, 3)), (SECOND, (1, 2)))
         for number in numbers
     ]
-    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
-    store.close()
-    yield settings.data_dir
-    store = open_store(settings, disk_free_min=lambda: 1)
-    store.command("DELETE FROM otel_traces WHERE ServiceName = 'traced'")  # other tests count all rows
-    store.close()
+    with stored_spans(engine_dir, rows) as directory:
+        yield directory
 
 
 def test_errors_and_depth_select_spans(data_dir: str) -> None:
@@ -66,18 +51,14 @@ def test_errors_and_depth_select_spans(data_dir: str) -> None:
     assert "\x1b" not in errors.stdout
 
 
-def test_otlp_has_each_span_once(data_dir: str) -> None:
+def test_json_lines_have_every_stored_row_and_otlp_each_span_once(data_dir: str) -> None:
+    lines = run("trace", FIRST, "--data", data_dir, "--format", "jsonl")
     result = run("trace", FIRST, "--data", data_dir, "--format", "otlp")
 
+    assert len(lines.stdout.splitlines()) == 4
     (group,) = json.loads(result.stdout)["resourceSpans"]
     (part,) = group["scopeSpans"]
     assert [span["spanId"] for span in part["spans"]] == [f"{number:016x}" for number in (1, 2, 3)]
-
-
-def test_json_lines_have_every_stored_row(data_dir: str) -> None:
-    result = run("trace", FIRST, "--data", data_dir, "--format", "jsonl")
-
-    assert len(result.stdout.splitlines()) == 4
 
 
 def test_traces_are_compared_as_a_table_and_as_lines(data_dir: str) -> None:
@@ -96,7 +77,7 @@ def test_traces_are_compared_as_a_table_and_as_lines(data_dir: str) -> None:
     assert [json.loads(line)["change"] for line in lines.stdout.splitlines()] == ["none", "none", "removed"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "code", "message"),
     [
         (["--against", "0" * 32], 1, f"no span of trace {FIRST} or of trace {'0' * 32} is stored"),

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
-from click.testing import CliRunner
 
-from receiver.cli import main
 from receiver.cli.console import value_completion
 from receiver.console.queries.filters.filter_text import parse_trace_filter
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.fake_api import ApiHandler, receiver_with, write_state
 
 BASH = shutil.which("bash") or "bash"
 BASH_BREAKS = " \t\n\"'@><=;|&(:"
@@ -51,46 +48,20 @@ VALUES = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(ApiHandler):
     """Fake API of a receiver, which needs no token."""
 
-    def do_GET(self) -> None:
-        address = urlsplit(self.path)
-        key = parse_qs(address.query).get("key")
-        rows = VALUES.get(key[0], []) if key else ANSWERS[address.path.rpartition("/")[2]]
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-ndjson")
-        self.end_headers()
-        for row in [*rows, {"end": {"count": len(rows), "cut": False}}]:
-            self.wfile.write(json.dumps(row).encode() + b"\n")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        """Log nothing."""
-
-
-def write_state(data_dir: Path, port: int) -> None:
-    """Write the state file of a running receiver, which is this process."""
-    state = {
-        "listen": "",
-        "admin": "",
-        "api": "",
-        "urls": {"api": f"http://127.0.0.1:{port}"},
-        "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
-        "version": "",
-        "started_at": "",
-    }
-    (data_dir / STATE_NAME).write_text(json.dumps(state))
+    def lines_for(self, query: dict[str, str]) -> list[str]:
+        name = urlsplit(self.path).path.rpartition("/")[2]
+        rows = VALUES.get(query["key"], []) if "key" in query else ANSWERS[name]
+        return [json.dumps(row) for row in [*rows, {"end": {"count": len(rows), "cut": False}}]]
 
 
 @pytest.fixture
-def receiver_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def receiver_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(value_completion, "ANSWER_S", 60)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    write_state(tmp_path, server.server_address[1])
-    yield tmp_path
-    server.shutdown()
-    server.server_close()
+    with receiver_with(Handler, tmp_path) as directory:
+        yield directory
 
 
 def completions(typed: str, incomplete: str, shell: str = "fish") -> list[str]:
@@ -100,14 +71,14 @@ def completions(typed: str, incomplete: str, shell: str = "fish") -> list[str]:
         "COMP_LINE": f"{typed} {incomplete}",
         "COMP_WORDBREAKS": BASH_BREAKS,
     }
-    result = CliRunner().invoke(main, [], env=environ, prog_name="trace-drain")
+    result = run(**environ)
     assert result.stderr == ""
     if shell == "zsh":
         return result.stdout.splitlines()[1::3]
     return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("typed", "incomplete", "expected"),
     [
         ("operations", "w", ["web", "worker"]),
@@ -124,9 +95,9 @@ def completions(typed: str, incomplete: str, shell: str = "fish") -> list[str]:
         ("compare dpl_1", "", ["dpl_1", "dpl_2", "next"]),
     ],
 )
-def test_names_are_completed(receiver_dir: Path, typed: str, incomplete: str, expected: list[str]) -> None:
+def test_names_are_completed(receiver_dir: str, typed: str, incomplete: str, expected: list[str]) -> None:
     command, *rest = typed.split()
-    line = " ".join(["trace-drain", command, "--data", str(receiver_dir), *rest])
+    line = " ".join(["trace-drain", command, "--data", receiver_dir, *rest])
 
     assert completions(line, incomplete) == expected
 
@@ -156,7 +127,7 @@ FILTERS = [
 @each_case("shell", ["zsh", "fish"])
 @each_case(("text", "expected"), FILTERS)
 def test_last_comparison_of_a_filter_is_completed(
-    receiver_dir: Path, text: str, expected: list[str], shell: str
+    receiver_dir: str, text: str, expected: list[str], shell: str
 ) -> None:
     assert completions(f"trace-drain search --data {receiver_dir}", f"'{text}", shell) == expected
     assert parse_all(expected)
@@ -170,21 +141,19 @@ def parse_all(filters: list[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "command", ["tail", "shifts", "export -o x", "red --filter", "shifts root --against"]
-)
+@each_case("command", ["tail", "shifts", "export -o x", "red --filter", "shifts root --against"])
 def test_filter_of_every_command_is_completed_without_fields_of_the_trace(
-    receiver_dir: Path, command: str
+    receiver_dir: str, command: str
 ) -> None:
     name, *rest = command.split()
-    line = " ".join(["trace-drain", name, "--data", str(receiver_dir), *rest])
+    line = " ".join(["trace-drain", name, "--data", receiver_dir, *rest])
 
     assert completions(line, "service=we") == ["service=web"]
     assert "service=" in completions(line, "")
     assert completions(line, "trace:") == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("incomplete", "expected"),
     [
         pytest.param("service=we", ["web"], id="after the sign that divides words"),
@@ -199,7 +168,7 @@ def test_filter_of_every_command_is_completed_without_fields_of_the_trace(
     ],
 )
 def test_bash_gets_the_part_of_the_word_that_it_replaces(
-    receiver_dir: Path, incomplete: str, expected: list[str]
+    receiver_dir: str, incomplete: str, expected: list[str]
 ) -> None:
     found = completions(f"trace-drain search --data {receiver_dir}", incomplete, "bash")
 
@@ -207,12 +176,15 @@ def test_bash_gets_the_part_of_the_word_that_it_replaces(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_script_is_valid_in_its_shell(tmp_path: Path, shell: str) -> None:
+def test_script_is_valid_in_its_shell_and_calls_the_program(tmp_path: Path, shell: str) -> None:
+    printed = run("completion", shell)
+    assert printed.exit_code == 0, printed.output
+    assert f"_TRACE_DRAIN_COMPLETE={shell}_complete" in printed.stdout
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / "completion"
-    script.write_text(CliRunner().invoke(main, ["completion", shell], prog_name="trace-drain").stdout)
+    script.write_text(printed.stdout)
 
     checked = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
 
@@ -223,7 +195,7 @@ def test_bash_completes_an_option_by_its_script(tmp_path: Path) -> None:
     command = tmp_path / "trace-drain"
     command.write_text(f"#!{sys.executable}\nfrom receiver.cli import main\nmain(prog_name='trace-drain')\n")
     command.chmod(0o700)
-    script = CliRunner().invoke(main, ["completion", "bash"], prog_name="trace-drain").stdout
+    script = run("completion", "bash").stdout
     typed = "trace-drain spans --form"
     code = f"{script}\nCOMP_LINE={shlex.quote(typed)} COMP_POINT={len(typed)}\n"
     code += f'_trace_drain_completion {command}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
@@ -238,7 +210,7 @@ def test_completion_is_empty_if_the_receiver_does_not_answer_in_time(
 ) -> None:
     monkeypatch.setattr(value_completion, "ANSWER_S", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        write_state(tmp_path, silent.getsockname()[1])
+        write_state(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
 
         assert completions(f"trace-drain operations --data {tmp_path}", "") == []
 
@@ -250,7 +222,7 @@ def test_completion_is_empty_without_an_error_if_no_receiver_answers(
     monkeypatch.setattr(value_completion, "ANSWER_S", 60)
     if state == "refused":
         with socket.create_server(("127.0.0.1", 0)) as closed:
-            write_state(tmp_path, closed.getsockname()[1])
+            write_state(tmp_path, f"http://127.0.0.1:{closed.getsockname()[1]}")
     elif state is not None:
         (tmp_path / STATE_NAME).write_text(state)
 

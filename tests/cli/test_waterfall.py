@@ -14,8 +14,9 @@ from receiver.cli.console.waterfall import (
     View,
     waterfall,
 )
-from receiver.cli.shell.text_width import cut_to_width, text_width
+from receiver.cli.shell.text_width import text_width
 from receiver.console.queries.traces.trace_model import trace_of
+from tests.support.cases import each_case
 from tests.support.traces import Row, random_rows, span
 
 BAR_END = 19 + View().bar_columns
@@ -43,7 +44,7 @@ def test_children_are_indented_and_orphans_cycles_errors_and_copies_are_marked()
         span("c", "b", 2, 3),
         span("d", "gone", 3, 4),
         span("e", "a", 4, 5),
-        span("f", "f", 5, 6),
+        span("f", "f", 5, 6, ServiceName="", SpanName=""),
     ]
 
     lines = [line[BAR_END + 3 :] for line in lines_of(rows)[2:]]
@@ -54,7 +55,7 @@ def test_children_are_indented_and_orphans_cycles_errors_and_copies_are_marked()
         "    shop: span c (2 copies)",
         "  shop: span e",
         "shop: span d (parent not stored)",
-        "shop: span f (its parent is below it)",
+        "(no service): (no name) (its parent is below it)",
     ]
 
 
@@ -70,34 +71,21 @@ def test_heading_has_counts_services_and_times() -> None:
     )
 
 
-def test_heading_names_the_first_projects_and_deployments() -> None:
+def test_heading_names_the_first_projects_deployments_and_services_and_counts_the_others() -> None:
     single = [span("a", ProjectId="prj", DeploymentId="dpl_1"), span("b", "a", ProjectId="prj")]
     several = [span(str(n), DeploymentId=f"dpl_{n}") for n in range(IDS_SHOWN_MAX + 2)]
+    services = [span(str(n), ServiceName=f"s{n:02}") for n in range(SERVICES_SHOWN_MAX + 3)]
 
     assert lines_of(single)[0].endswith(" of shop; project prj; deployment dpl_1")
     assert lines_of(several)[0].endswith(" of shop; deployments dpl_0, dpl_1, dpl_2 and 2 more")
+    assert lines_of(services)[0].endswith("s08, s09 and 3 more services")
 
 
-def test_heading_names_the_first_services_and_counts_the_others() -> None:
-    rows = [span(str(n), ServiceName=f"s{n:02}") for n in range(SERVICES_SHOWN_MAX + 3)]
-
-    assert lines_of(rows)[0].endswith("s08, s09 and 3 more services")
-
-
-def test_span_without_service_or_name_is_labelled() -> None:
-    assert texts([span("a", ServiceName="", SpanName="")]) == ["(no service): (no name)"]
-
-
-def test_bars_are_scaled_and_show_the_critical_path() -> None:
+def test_bars_are_scaled_and_show_the_critical_path_whose_lines_have_an_asterisk() -> None:
     rows = [span("root", "", 0, 260), span("off", "root", 10, 40), span("last", "root", 30, 130)]
 
     assert View().bar_columns == 26
     assert bars(rows) == ["█" * 3 + "─" * 10 + "█" * 13, " ───" + " " * 22, " " * 3 + "█" * 10 + " " * 13]
-
-
-def test_line_of_a_span_on_the_critical_path_has_an_asterisk() -> None:
-    rows = [span("root", "", 0, 100), span("off", "root", 10, 40), span("last", "root", 30, 100)]
-
     assert ["*" in line for line in lines_of(rows)[2:]] == [True, False, True]
 
 
@@ -173,7 +161,7 @@ def test_events_over_their_limit_are_counted() -> None:
     assert lines[-1] == "- and 2 more events"
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@each_case("columns", [40, 80, 200])
 def test_lines_fit_a_terminal_with_wide_and_combining_characters(columns: int) -> None:
     name = "日本語" * 20 + "e\u0301" * 20
     rows = [span(str(n), str(n - 1) if n else "", n, 300, SpanName=name) for n in range(60)]
@@ -211,24 +199,3 @@ def test_line_of_a_very_deep_tree_is_not_longer_than_its_indentation_allows() ->
 
     assert len(lines) == 10_002
     assert max(map(len, lines)) < 150
-
-
-@pytest.mark.parametrize(
-    ("text", "width"), [("", 0), ("abc", 3), ("日本", 4), ("e\u0301", 1), ("\uff41", 2), ("\U0001f600", 2)]
-)
-def test_width_counts_wide_characters_twice_and_combining_marks_not(text: str, width: int) -> None:
-    assert text_width(text) == width
-
-
-@pytest.mark.parametrize(
-    ("text", "columns", "shown"),
-    [
-        ("abc", 3, "abc"),
-        ("abcd", 3, "ab…"),
-        ("日本語", 5, "日本…"),
-        ("日本語", 4, "日…"),
-        ("ae\u0301i", 2, "a…"),
-    ],
-)
-def test_cut_text_fits_its_columns(text: str, columns: int, shown: str) -> None:
-    assert cut_to_width(text, columns) == shown

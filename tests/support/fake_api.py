@@ -17,7 +17,22 @@ POLL_S = 0.01
 """How often the server checks whether the test is over."""
 
 
-class ApiHandler(BaseHTTPRequestHandler):
+class QuietHandler(BaseHTTPRequestHandler):
+    """Base of handlers, which logs nothing."""
+
+    def send_whole(self, status: int, body: bytes, content_type: str) -> None:
+        """Send a response whose length is known."""
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
+        """Log nothing."""
+
+
+class ApiHandler(QuietHandler):
     """Base of handlers: chunked answers of JSON lines, which lack the last chunk."""
 
     protocol_version = "HTTP/1.1"
@@ -29,28 +44,41 @@ class ApiHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         lines = self.lines_for(dict(parse_qsl(urlsplit(self.path).query)))
-        body = "".join(f"{line}\n" for line in lines).encode()
+        self.send_chunks(["".join(f"{line}\n" for line in lines).encode()])
+
+    def send_chunks(self, chunks: list[bytes]) -> None:
+        """Send a response without its last chunk."""
         self.send_response(200)
         self.send_header("Content-Type", self.content_type)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(body), body))
+        for chunk in chunks:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        """Log nothing."""
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Yield the URL of a server with this handler."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def write_state(directory: Path, api_url: str, admin_url: str = "") -> None:
+    """Write the state file of a receiver that runs on a data directory: it is this process."""
+    texts = dict.fromkeys(("listen", "admin", "version", "started_at"), "")
+    pids = {"supervisor": os.getpid(), "intake": [], "store": 0}
+    urls = {"api": api_url, "admin": admin_url}
+    state = {**texts, "api": api_url.removeprefix("http://"), "urls": urls, "pids": pids}
+    (directory / STATE_NAME).write_text(json.dumps(state))
 
 
 @contextmanager
 def receiver_with(handler: type[BaseHTTPRequestHandler], directory: Path) -> Iterator[str]:
     """Yield the data directory of a receiver, which is this process."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
-    api = f"127.0.0.1:{server.server_address[1]}"
-    texts = dict.fromkeys(("listen", "admin", "version", "started_at"), "")
-    pids = {"supervisor": os.getpid(), "intake": [], "store": 0}
-    state = {**texts, "api": api, "urls": {"api": f"http://{api}"}, "pids": pids}
-    (directory / STATE_NAME).write_text(json.dumps(state))
-    yield str(directory)
-    server.shutdown()
-    server.server_close()
+    with serving(handler) as url:
+        write_state(directory, url)
+        yield str(directory)

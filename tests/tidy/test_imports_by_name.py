@@ -6,7 +6,7 @@ import re
 
 from tests.tidy.test_tidy import PYTHON, ROOT, ids
 
-BY_NAME = re.compile(r"\bimport_module\(|\b__import__\(|\bexec_module\(|\brunpy\.")
+BY_NAME = re.compile(r"\bimport_module\(|\bresolve_name\b|\b__import__\(|\bexec_module\(|\brunpy\.")
 
 
 def test_a_decision_note_names_each_module_that_imports_by_name() -> None:
