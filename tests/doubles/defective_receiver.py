@@ -27,13 +27,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+from tests.e2e.expected import rows_of
 
 Row = dict[str, Any]
 STALL_S = 0.5
-KINDS = {1: "Internal", 2: "Server", 3: "Client"}
-CODES = {0: "Unset", 1: "Ok", 2: "Error"}
 
 
 class DefectiveReceiver(ThreadingHTTPServer):
@@ -66,7 +64,8 @@ class DefectiveReceiver(ThreadingHTTPServer):
             scripted = self.script.pop(0) if self.script else ""
             if not scripted or scripted == "stall":
                 plain = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
-                self.rows += with_defect(rows_of(plain), self.defect)
+                rows = rows_of(ExportTraceServiceRequest.FromString(plain))
+                self.rows += with_defect(rows, self.defect)
         return scripted
 
 
@@ -161,63 +160,3 @@ def with_defect(rows: list[Row], defect: str) -> list[Row]:
             return [{**row, "SpanName": "another"} for row in rows]
         case _:
             return rows
-
-
-def rows_of(body: bytes) -> list[Row]:
-    """Decode protobuf with OpenTelemetry's own library into the columns of the table."""
-    request = ExportTraceServiceRequest.FromString(body)
-    return [
-        row_of(resource, scope, span)
-        for resource in request.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    ]
-
-
-def row_of(resource: ResourceSpans, scope: ScopeSpans, span: Span) -> Row:
-    """Return the row of a span."""
-    resource_attributes = texts(resource.resource.attributes)
-    return {
-        "TraceId": span.trace_id.hex(),
-        "SpanId": span.span_id.hex(),
-        "ParentSpanId": span.parent_span_id.hex(),
-        "Timestamp": time_text(span.start_time_unix_nano),
-        "Duration": span.end_time_unix_nano - span.start_time_unix_nano,
-        "SpanName": span.name,
-        "SpanKind": KINDS[span.kind],
-        "ServiceName": resource_attributes["service.name"],
-        "ResourceAttributes": resource_attributes,
-        "ScopeName": scope.scope.name,
-        "ScopeVersion": scope.scope.version,
-        "SpanAttributes": texts(span.attributes),
-        "StatusCode": CODES[span.status.code],
-        "StatusMessage": span.status.message,
-        "Events.Timestamp": [time_text(event.time_unix_nano) for event in span.events],
-        "Events.Name": [event.name for event in span.events],
-        "Events.Attributes": [texts(event.attributes) for event in span.events],
-        "Links.TraceId": [],
-    }
-
-
-def time_text(time_ns: int) -> str:
-    """Format a time as the table does."""
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(time_ns // 10**9))}.{time_ns % 10**9:09}"
-
-
-def texts(pairs: Any) -> dict[str, str]:  # noqa: ANN401 - protobuf's container has no public type
-    """Return attributes as the table stores them."""
-    return {pair.key: text(pair) for pair in pairs}
-
-
-def text(pair: KeyValue) -> str:
-    """Return an attribute value as text."""
-    value: AnyValue = pair.value
-    match value.WhichOneof("value"):
-        case "bool_value":
-            return str(value.bool_value).lower()
-        case "int_value":
-            return str(value.int_value)
-        case "double_value":
-            return json.dumps(value.double_value).removesuffix(".0")
-        case _:
-            return value.string_value
