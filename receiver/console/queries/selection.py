@@ -43,9 +43,15 @@ class Selection(NamedTuple):
 
 def selection(store: Store, asked: Filtered, now_s: float, prefix: str = "filter") -> Selection:
     """Return the spans of a query. `prefix`: see `compiled`. Raises `InvalidFilter`."""
-    check_regexes(store, asked.filter)
-    condition = compiled(store, asked.filter, prefix)
-    return Selection(Sql(condition.sql), {**condition.parameters, **asked.range.parameters(now_s)})
+    found = matching_any_time(store, asked.filter, prefix)
+    return found._replace(parameters={**found.parameters, **asked.range.parameters(now_s)})
+
+
+def matching_any_time(store: Store, tree: Filter, prefix: str = "filter") -> Selection:
+    """Return the spans that match a filter, without a time range. Raises `InvalidFilter`."""
+    check_regexes(store, tree)
+    condition = compiled(store, tree, prefix)
+    return Selection(Sql(condition.sql), {**condition.parameters})
 
 
 def trace_selection(store: Store, tree: TraceFilter, time_range: TimeRange, now_s: float) -> TraceCondition:

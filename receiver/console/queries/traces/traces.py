@@ -9,17 +9,17 @@ from itertools import chain
 import orjson
 
 from receiver.console.queries.filters.filter import Filter
-from receiver.console.queries.filters.filter_sql import compiled
 from receiver.console.queries.limits import (
     COMPARED_SPANS_MAX,
     SPANS_MAX,
     LimitedLines,
     within_time,
 )
+from receiver.console.queries.selection import matching_any_time
 from receiver.console.queries.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
 from receiver.console.queries.traces.trace_comparison import differences
 from receiver.console.queries.traces.trace_model import IDENTITY, Row, Trace, trace_of
-from receiver.engine.sql_text import Sql, compose, identifier, joined
+from receiver.engine.sql_text import compose, identifier, joined
 from receiver.engine.store import Parameters, Store
 from receiver.errors import MalformedBody
 
@@ -106,9 +106,9 @@ def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
 
 def matching(store: Store, trace_id: str, tree: Filter, spans_max: int = SPANS_MAX) -> LimitedLines:
     """Return the id of each span of a trace that matches a filter, one JSON object a line."""
-    condition = compiled(store, tree)
-    statement = _compose(_MATCHING, condition=Sql(condition.sql))
-    return LimitedLines(_lines(store, statement, trace_id, spans_max, condition.parameters), spans_max)
+    selected = matching_any_time(store, tree)
+    statement = _compose(_MATCHING, condition=selected.condition)
+    return LimitedLines(_lines(store, statement, trace_id, spans_max, selected.parameters), spans_max)
 
 
 def hides_spans(store: Store, trace_id: str, projects: Sequence[str]) -> bool:
