@@ -16,7 +16,7 @@ from receiver.engine.store import Store
 from receiver.errors import InvalidStatement, MalformedBody, ReceiverError, StoreTrouble
 from tests.support import engines
 from tests.support.answers import Row, rows_of
-from tests.support.cases import each_case
+from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.random_filters import Span, random_span
 from tests.support.sql_attacks import composed_attacks
 from tests.support.sql_statements import MARK, READS_A_FILE, REFUSED
@@ -82,8 +82,9 @@ def test_every_attack_is_refused_and_changes_nothing(
     assert store.rows("SELECT count() FROM otel_traces") == before
 
 
+@pytest.mark.random_cases
 def test_composed_attacks_are_refused_and_their_harmless_twins_answered(store: Store) -> None:
-    attacks = composed_attacks(random.Random(5), count=60)
+    attacks = composed_attacks(random.Random(5), count=RANDOM_CASES)
 
     assert accepted(store, [attack for attack, _ in attacks]) == []
     for _, twin in attacks:

@@ -11,25 +11,22 @@ from receiver.console.queries.aggregates.red_source import Wanted, red_source
 from receiver.console.queries.rollup.proofs import ACCESS_DENIED
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
+from tests.support.hostile_filters import RecordingStore
 from tests.support.random_filters import NOW_S, Span, insert
 from tests.support.rollups import FROM_NS, MIDNIGHT_S, TO_NS, assert_equal, span_at
 
 WANTED = Wanted(FROM_NS, TO_NS)
 
 
-class WatchedStore:
-    """Store that records its statements. Without `may_list_parts`, it refuses to list parts."""
+class WatchedStore(RecordingStore):
+    """Store that counts proofs. Without `may_list_parts`, it refuses to list parts."""
 
-    def __init__(self, store: Store, *, may_list_parts: bool = True) -> None:
-        self._store = store
-        self._may_list_parts = may_list_parts
-        self.statements: list[str] = []
+    may_list_parts = True
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        self.statements.append(statement)
-        if "system.parts" in statement and not self._may_list_parts:
+        if "system.parts" in statement and not self.may_list_parts:
             raise StoreTrouble("not enough privileges", code=ACCESS_DENIED)
-        return self._store.rows(statement, parameters)
+        return super().rows(statement, parameters)
 
     def days_proven(self) -> int:
         """Return how many statements counted the spans of days, and clear the statements."""
@@ -74,7 +71,8 @@ def test_merge_of_a_rollup_does_not_invalidate_an_answer(store: Store) -> None:
 
 
 def test_rollup_is_proven_for_each_query_if_parts_must_not_be_listed(store: Store, spans: list[Span]) -> None:
-    watched: Any = WatchedStore(store, may_list_parts=False)
+    watched: Any = WatchedStore(store)
+    watched.may_list_parts = False
 
     assert len(red_source(watched, WANTED).slots) >= 40
     assert red_source(watched, WANTED).is_unchanged(watched)
