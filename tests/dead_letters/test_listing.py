@@ -1,4 +1,4 @@
-"""List of dead letters and quarantined bodies: one file that cannot be read does not hide the others."""
+"""List of dead letters and quarantined bodies: an unreadable file does not hide the other entries."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_each_project_of_a_delivery_has_a_line_in_the_hour_of_receipt() -> None:
     assert received_of([first, second]) == {heading: counts.received for heading, counts in lines.items()}
 
 
-def test_all_spans_of_a_duplicate_are_counted_whatever_the_first_outcome_was() -> None:
+def test_all_spans_of_a_duplicate_are_counted_for_any_outcome_of_the_first_delivery() -> None:
     lines = lines_of([delivery(Tally("p", 6, 3, 2, 1))], bytes([DUPLICATE]))
 
     assert lines == {Heading("d", "p", HOUR): Counts(received=6, duplicate=6)}
@@ -121,7 +121,7 @@ def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     assert total(book.lines) == Counts(received=60, stored=40, rejected=20)
 
 
-def test_hours_beyond_the_limit_are_merged_whatever_the_clock_shows() -> None:
+def test_hours_beyond_the_limit_are_merged_independently_of_the_clock() -> None:
     limits = Limits(hours_max=3)
     hours = [HOUR, HOUR + 1, HOUR + 9_000, HOUR + 2, HOUR + 3]
 
