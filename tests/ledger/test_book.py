@@ -134,29 +134,17 @@ def test_hours_beyond_the_limit_are_merged_independently_of_the_clock() -> None:
     assert book.whole_from_hour == HOUR + 2
 
 
-def test_segment_recorded_again_after_a_merge_is_counted_once() -> None:
+def test_projects_of_the_oldest_hour_are_merged_first_and_a_later_entry_replaces_its_share() -> None:
     book = book_of(
         *(segment_entry(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=Limits(lines_max=6),
     )
 
-    book.apply(segment_entry(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
-
-    assert {heading.project for heading in book.lines if heading.hour == HOUR} == {OTHER}
-    assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
-
-
-def test_projects_of_the_oldest_hour_are_merged_first() -> None:
-    limits = Limits(lines_max=6)
-
-    book = book_of(
-        *(segment_entry(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
-        limits=limits,
-    )
-
-    assert Heading("d", OTHER, HOUR) in book.lines
     assert len(book.lines) == 5
+    assert {heading.project for heading in book.lines if heading.hour == HOUR} == {OTHER}
     assert total(book.lines) == Counts(received=24, stored=16, rejected=8)
+    book.apply(segment_entry(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
+    assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
 
 
 def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:
