@@ -46,7 +46,7 @@ def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, s
         )
         yield Seen(_database_text(database, exists=exists))
         yield from _rights(system_store, database, exists=exists)
-        # Only then: without the database, its tables cannot be asked for.
+        # Without the database, a query of its tables would fail.
         if exists:
             yield from _tables(store, settings, sources)
     except StoreTrouble as trouble:

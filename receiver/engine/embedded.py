@@ -299,8 +299,8 @@ class Bootstrap:
     The engine ignores failed writes. On a full disk it therefore creates a store whose tables it cannot open
     again. Such a store never held a row.
 
-    Invariant: a store without the marker, or with a part of a day in it, is never removed, whatever is wrong
-    with it. No row is inserted while the marker exists.
+    Invariant: a store without the marker, or with a part of a day in it, is never removed, even if it is
+    damaged. No row is inserted while the marker exists.
     """
 
     def __init__(self, path: Path) -> None:

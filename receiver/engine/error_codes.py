@@ -73,7 +73,7 @@ TOO_MANY_PARTS = 252
 TOO_LARGE = frozenset({159, 241})
 """Time or memory limit exceeded: the engine is busy, or this segment is too large for it."""
 OF_ONE_SEGMENT = TOO_LARGE | {TOO_MANY_PARTS}
-"""Codes that may affect a single segment, because of its size or its days, while others are accepted."""
+"""Codes that may affect one segment, because of its size or its days, while other segments are accepted."""
 
 
 def fault_of(trouble: StoreTrouble) -> Fault:

@@ -3,8 +3,8 @@
     received = stored + sampled out + rejected + duplicate + dead (+ in the journal)
 
 "Received" counts the spans of durable deliveries by the hour of receipt. A duplicate delivery counts all its
-spans as duplicate, whatever the outcome of the first delivery was. "Dead" counts the rows that became dead
-letters and were not replayed, even if the dead letter was dropped.
+spans as duplicate, for any outcome of the first delivery. "Dead" counts the rows that became dead letters
+and were not replayed, even if the dead letter was dropped.
 """
 
 from __future__ import annotations

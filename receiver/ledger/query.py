@@ -185,7 +185,7 @@ def _expected(counts: Counts, recorded_meanwhile: Counts) -> Rows:
 
 
 def _unknown(epoch: UnknownEpoch, balance: Balance, *, is_ours: bool) -> UnknownRows:
-    """Report an unknown epoch. Only this receiver writes to an embedded store; others may share a server."""
+    """Report an unknown epoch. An embedded store has one writer; receivers may share a server."""
     is_lost = is_ours and epoch.last_hour >= balance.sums.complete_from_hour
     return UnknownRows(
         epoch.epoch, epoch.rows, _hour(epoch.first_hour), _hour(epoch.last_hour), is_lost=is_lost

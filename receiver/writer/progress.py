@@ -45,7 +45,7 @@ class Progress:
     trouble: str = ""
     """Reason that the oldest segment is not stored yet; empty without a failure."""
     stalled: dict[SegmentId, str] = field(default_factory=dict)
-    """Segments that make no progress although the store accepts others, each with the reason."""
+    """Segments that make no progress although the store accepts other segments, each with the reason."""
 
     def oldest_age_s(self, now_s: float) -> float:
         """Return the age of the oldest segment in the backlog, which includes the segment being inserted."""

@@ -1,4 +1,4 @@
-"""Beginning of a dead letter: a few rows or characters, whatever it contains."""
+"""Beginning of a dead letter: a few rows or characters, for any content."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_each_project_of_a_delivery_has_a_line_in_the_hour_of_receipt() -> None:
     assert received_of([first, second]) == {heading: counts.received for heading, counts in lines.items()}
 
 
-def test_all_spans_of_a_duplicate_are_counted_whatever_the_first_outcome_was() -> None:
+def test_all_spans_of_a_duplicate_are_counted_for_any_outcome_of_the_first_delivery() -> None:
     lines = lines_of([delivery(Tally("p", 6, 3, 2, 1))], bytes([DUPLICATE]))
 
     assert lines == {Heading("d", "p", HOUR): Counts(received=6, duplicate=6)}
@@ -121,7 +121,7 @@ def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     assert total(book.lines) == Counts(received=60, stored=40, rejected=20)
 
 
-def test_hours_beyond_the_limit_are_merged_whatever_the_clock_shows() -> None:
+def test_hours_beyond_the_limit_are_merged_independently_of_the_clock() -> None:
     limits = Limits(hours_max=3)
     hours = [HOUR, HOUR + 1, HOUR + 9_000, HOUR + 2, HOUR + 3]
 
@@ -134,29 +134,17 @@ def test_hours_beyond_the_limit_are_merged_whatever_the_clock_shows() -> None:
     assert book.whole_from_hour == HOUR + 2
 
 
-def test_segment_recorded_again_after_a_merge_is_counted_once() -> None:
+def test_projects_of_the_oldest_hour_are_merged_first_and_a_later_entry_replaces_its_share() -> None:
     book = book_of(
         *(segment_entry(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=Limits(lines_max=6),
     )
 
-    book.apply(segment_entry(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
-
-    assert {heading.project for heading in book.lines if heading.hour == HOUR} == {OTHER}
-    assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
-
-
-def test_projects_of_the_oldest_hour_are_merged_first() -> None:
-    limits = Limits(lines_max=6)
-
-    book = book_of(
-        *(segment_entry(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
-        limits=limits,
-    )
-
-    assert Heading("d", OTHER, HOUR) in book.lines
     assert len(book.lines) == 5
+    assert {heading.project for heading in book.lines if heading.hour == HOUR} == {OTHER}
     assert total(book.lines) == Counts(received=24, stored=16, rejected=8)
+    book.apply(segment_entry(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
+    assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
 
 
 def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:

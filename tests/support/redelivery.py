@@ -33,7 +33,7 @@ from tests.support.faulty_disk import WRITE_CALLS
 from tests.support.segments import DIGEST_KEY, day_of
 
 DECISIVE_CALLS = frozenset({"rename", "sync_data", "unlink"})
-"""Calls that make a change visible or durable. `tests.faults.test_store_life` stops at all others, too."""
+"""Calls that make a change visible or durable. `tests.faults.test_store_life` injects faults at all calls."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

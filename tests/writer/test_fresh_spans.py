@@ -1,4 +1,4 @@
-"""A segment that is stuck, in whatever state, does not delay fresh spans while the store accepts rows.
+"""A segment that is stuck, in any state, does not delay fresh spans while the store accepts rows.
 
 The segment has one turn. It must then be deferred, so that the intake seals the next segment, which must be
 stored within the rest of the 5 s in which spans become readable.

@@ -1,4 +1,4 @@
-"""Poison rows: refused rows become a dead letter and the others are inserted, also after crashes.
+"""Poison rows: refused rows become a dead letter and the other rows are inserted, also after crashes.
 
 Delivery n has n + 1 rows, all n days old, so `poisonous_days` selects the delivery whose rows are refused.
 """

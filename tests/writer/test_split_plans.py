@@ -1,4 +1,4 @@
-"""Plans of split segments: they are durable before a piece is inserted, whatever the disk does.
+"""Plans of split segments: they are durable before a piece is inserted, also if the disk fails.
 
 Delivery n has n + 1 rows, all n days old.
 """
