@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.console.ui.conftest import client, facts, page, platform, shop_store, site, start, start_site
+from tests.console.ui.conftest import client, platform
 
-__all__ = ["client", "facts", "page", "platform", "shop_store", "site", "start", "start_site"]
+__all__ = ["client", "platform"]
