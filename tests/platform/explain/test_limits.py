@@ -101,7 +101,7 @@ async def test_stream_without_texts_is_ended(
     start: Start, monkeypatch: pytest.MonkeyPatch, piece: bytes
 ) -> None:
     monkeypatch.setattr(conversation, "SECONDS_MAX", 0.5)
-    endless = Answer(pieces=[piece] * 1_000_000, pause_s=0.01, headers={"Content-Type": "text/event-stream"})
+    endless = Answer(pieces=[piece] * 100_000, pause_s=0.05, headers={"Content-Type": "text/event-stream"})
     receiver = await start(endless)
 
     events = await receiver.explained()

@@ -145,15 +145,17 @@ async def test_unknown_trace_and_hidden_trace_have_the_same_page(receiver: Recei
 
 @asynccontextmanager
 async def opened(browser: Browser, receiver: Receiver, trace_id: str = TRACE) -> AsyncIterator[Page]:
-    """Log in, open the page, and press its button."""
+    """Log in and open the page."""
     origin = str(receiver.client.make_url("")).rstrip("/")
     value = session(OPERATOR)["Cookie"].partition("=")[2]
     async with faultless_page(browser, origin, viewport={"width": 320, "height": 640}) as page:
         await page.context.add_cookies([{"name": COOKIE, "value": value, "url": origin}])
         await page.goto(f"{origin}/trace/{trace_id}/explain")
-        assert await violations_in_both_themes(page) == []
-        await page.get_by_role("button", name="Send and explain").click()
         yield page
+
+
+async def send(page: Page) -> None:
+    await page.get_by_role("button", name="Send and explain").click()
 
 
 async def violations_in_both_themes(page: Page) -> list[str]:
@@ -168,6 +170,8 @@ async def violations_in_both_themes(page: Page) -> list[str]:
 async def shows_the_answer(browser: Browser, receiver: Receiver) -> None:
     receiver.gateway.script(calling(("errors", {})), spoken(ANSWER, usage=(1_100, 20)))
     async with opened(browser, receiver) as page:
+        assert await violations_in_both_themes(page) == []
+        await send(page)
         await page.get_by_text("The model has answered.").wait_for()
 
         answer = page.locator("#answer")
@@ -184,6 +188,7 @@ async def shows_the_answer(browser: Browser, receiver: Receiver) -> None:
 async def shows_a_cut_answer_as_cut(browser: Browser, receiver: Receiver) -> None:
     receiver.gateway.script(spoken("Wrong cause", is_cut=True))
     async with opened(browser, receiver) as page:
+        await send(page)
         await page.get_by_text("What arrived is not an explanation.").wait_for()
 
         assert "cut" in (await page.locator("#answer").get_attribute("class") or "")
@@ -192,6 +197,7 @@ async def shows_a_cut_answer_as_cut(browser: Browser, receiver: Receiver) -> Non
 async def stops(browser: Browser, receiver: Receiver) -> None:
     receiver.gateway.script(spoken("It was slow. ", "And", hangs=True))
     async with opened(browser, receiver) as page:
+        await send(page)
         await page.get_by_text("It was slow.").wait_for()
         await page.get_by_role("button", name="Stop").click()
         await page.get_by_text("Stopped. What arrived is not an explanation.").wait_for()
@@ -202,6 +208,7 @@ async def stops(browser: Browser, receiver: Receiver) -> None:
 async def keeps_hostile_texts_as_text(browser: Browser, receiver: Receiver) -> None:
     receiver.gateway.script(calling(*[(text, {text: text}) for text in INJECTIONS]), spoken(*INJECTIONS))
     async with opened(browser, receiver, HOSTILE) as page:
+        await send(page)
         await page.get_by_text("The model has answered.").wait_for()
 
         assert await page.locator("main img, main b").count() == 0

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from receiver.cli import main
 from receiver.supervisor.self_signed import self_signed
-from tests.doubles.defective_receiver import STALL_S, listening
+from tests.doubles.defective_receiver import STALL_S, DefectiveReceiver, listening
 from tests.support.cases import each_case
 from trace_drain_testing.load.answer import NotHttp, ParsedAnswer, answer_in
 from trace_drain_testing.load.histogram import Histogram
@@ -37,6 +37,10 @@ def load(url: str, *options: str) -> Result:
 def load_report(url: str, *options: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(load(url, "--format", "json", *options).stdout)
     return report
+
+
+def https(server: DefectiveReceiver) -> str:
+    return server.url.replace("http:", "https:")
 
 
 @pytest.mark.parametrize("failure", ["429,0", "502,0", "503,0", "504,0", "reset"])
@@ -155,9 +159,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 
 def test_untrusted_certificate_ends_the_run_at_once(tls: ssl.SSLContext) -> None:
     with listening(tls=tls) as server:
-        result = load(
-            server.url.replace("http:", "https:"), "--requests", "1", "--patience", "3", "--format", "json"
-        )
+        result = load(https(server), "--requests", "1", "--patience", "3", "--format", "json")
 
     report = json.loads(result.stdout)
     assert report["answers"] == {"TLS: CERTIFICATE_VERIFY_FAILED": 1}
@@ -170,11 +172,9 @@ def test_untrusted_certificate_ends_the_run_at_once(tls: ssl.SSLContext) -> None
 
 def test_every_started_request_is_counted_in_exactly_one_category(tls: ssl.SSLContext) -> None:
     with listening(tls=tls) as server:
-        table = load(server.url.replace("http:", "https:"), "--requests", "1").stdout
+        table = load(https(server), "--requests", "1").stdout
     with listening("503,3600", "400", tls=tls) as server:
-        report = load_report(
-            server.url.replace("http:", "https:"), "--insecure", "--requests", "4", "--patience", "1"
-        )
+        report = load_report(https(server), "--insecure", "--requests", "4", "--patience", "1")
 
     assert "not acknowledged  0 refused, 0 given up, 1 unfinished" in table
     assert [report[name] for name in ("requests", "refused", "given_up", "unfinished")] == [2, 1, 1, 0]
@@ -182,7 +182,7 @@ def test_every_started_request_is_counted_in_exactly_one_category(tls: ssl.SSLCo
 
 def test_insecure_option_accepts_any_certificate(tls: ssl.SSLContext) -> None:
     with listening(tls=tls) as server:
-        result = load(server.url.replace("http:", "https:"), "--requests", "2", "--insecure")
+        result = load(https(server), "--requests", "2", "--insecure")
 
     assert len(server.bodies) == 2
     assert result.exit_code == 0
@@ -191,7 +191,7 @@ def test_insecure_option_accepts_any_certificate(tls: ssl.SSLContext) -> None:
 @pytest.mark.parametrize("has_tls", [False, True])
 def test_url_with_the_wrong_scheme_ends_the_run_at_once(tls: ssl.SSLContext, *, has_tls: bool) -> None:
     with listening(tls=tls if has_tls else None) as server:
-        url = server.url if has_tls else server.url.replace("http:", "https:")
+        url = server.url if has_tls else https(server)
         result = load(url, "--requests", "1", "--patience", "3")
 
     assert f"expected {'https' if has_tls else 'http'}://" in result.stderr
