@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
@@ -15,17 +14,14 @@ from aiohttp.test_utils import TestClient, TestServer
 from receiver.console.api.access import COOKIE, LOGIN
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.rollup import RollupRoutes
-from receiver.console.api.routes import Api
 from receiver.console.api.sessions import session_value
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.application import operator_application
 from receiver.console.queries.rollup.derivation import Closing
 from receiver.dead_letters.replay import Replayer
-from receiver.engine.store import Parameters, Store
-from receiver.errors import StoreTrouble
+from receiver.engine.store import Store
 from receiver.platform.feature import extension_of
 from receiver.settings import Access, Platform, Role, User
-from tests.support.fake_clickhouse import MemoryStore
+from tests.support.api import FailingStore, api_over
 from tests.support.receiver_facts import NO_PLATFORM, facts_of
 
 Client = TestClient[web.Request, web.Application]
@@ -37,16 +33,6 @@ VIEWER, OPERATOR, ADMIN = (
     for name, role in zip(("vera", "otto", "ada"), get_args(Role), strict=True)
 )
 USERS = Access(user=(VIEWER, OPERATOR, ADMIN))
-
-
-class NoStore(MemoryStore):
-    """Store that is not reachable, so that each page shows an error in its frame."""
-
-    def lines(self, statement: str, _parameters: Parameters | None = None) -> Iterator[bytes]:
-        raise StoreTrouble(f"no answer to {len(statement)} characters", code=210, name="NETWORK_ERROR")
-
-    def rows(self, statement: str, _parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        return [(line,) for line in self.lines(statement)]
 
 
 @asynccontextmanager
@@ -65,21 +51,10 @@ async def receiver_with(  # noqa: PLR0913 - each part of a receiver
     `store`: in place of a store that is not reachable. Without a replayer, dead letters cannot be replayed.
     `port`: any free port by default.
     """
-    store = store or NoStore()
-    with ThreadPoolExecutor(4) as pool:
-        api = Api(
-            store,
-            lambda: token,
-            dict,
-            dict,
-            dict,
-            pool,
-            pool,
-            SpoolSpace(directory, 0, lambda: 0),
-            access=lambda: access,
-            session_key=KEY,
-            allows_sql=True,
-        )
+    store = store or FailingStore(210, "NETWORK_ERROR")
+    access_parts = {"access": lambda: access, "session_key": KEY, "allows_sql": True}
+    with api_over(store, token=lambda: token, **access_parts) as api:
+        pool = api.pool
         letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
         rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
         facts = facts_of(directory, pool, platform)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 from backports import zstd
+from structlog.testing import capture_logs
 
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.exports import file_name
@@ -277,6 +278,17 @@ async def test_compressed_lines_and_short_answers_arrive_while_a_query_runs() ->
     assert text == b'{"a":0}\n'
     assert schema.status == 200
     assert rest.splitlines() == [b'{"a":1}', b'{"end":{"count":2,"cut":false}}']
+
+
+async def test_client_that_disconnects_is_not_logged_as_a_failure() -> None:
+    store = WaitingStore(b'{"a":0}\n')
+    with capture_logs() as logs:
+        async with client_of(store) as client:
+            answer = await client.get("/api/v1/spans")
+            answer.close()
+            store.release.set()
+
+    assert "response aborted" not in {line["event"] for line in logs}
 
 
 async def test_errors_are_not_compressed(queryless: Client) -> None:

@@ -26,11 +26,16 @@ AUTHENTICATED = frozenset({"200", "400", "415"})
 """Answers to requests whose credentials were accepted."""
 
 
+State = Literal["done", "failed", "waiting"]
+StepResult = tuple[State, str]
+"""State and text of a step."""
+
+
 class DeliveryStep(NamedTuple):
     """A step of a delivery, and whether any delivery has reached it."""
 
     name: str
-    state: Literal["done", "failed", "waiting"]
+    state: State
     text: str
 
 
@@ -108,14 +113,15 @@ async def _newest(view: View) -> Row | None:
 
 def checks_of(settings: Settings, drain: Drain, evidence: Evidence) -> list[DeliveryStep]:
     """Return the steps of a delivery in their order."""
-    return [
-        _reached(drain, evidence),
-        _credentials(drain, evidence),
-        _decoded(settings, drain, evidence),
-        _project(settings, evidence),
-        _stored(evidence),
-        _readable(evidence),
-    ]
+    results = {
+        "Reached": _reached(drain, evidence),
+        "Signature and token accepted": _credentials(drain, evidence),
+        "Decoded": _decoded(settings, drain, evidence),
+        "Project found": _project(settings, evidence),
+        "Stored": _stored(evidence),
+        "Readable": _readable(evidence),
+    }
+    return [DeliveryStep(name, state, text) for name, (state, text) in results.items()]
 
 
 def verdict(checks: list[DeliveryStep]) -> DeliveryStep:
@@ -125,57 +131,46 @@ def verdict(checks: list[DeliveryStep]) -> DeliveryStep:
     return next(iter([*failed, *waiting]), DeliveryStep("connected", "done", "The drain is connected."))
 
 
-def _reached(drain: Drain, evidence: Evidence) -> DeliveryStep:
+def _reached(drain: Drain, evidence: Evidence) -> StepResult:
     requests = sum(evidence.statuses.values()) + evidence.tests
-    if requests or evidence.received:
-        text = f"{counted(requests, 'request')} since the start." if requests else "Before the last start."
-        return DeliveryStep("Reached", "done", text)
+    if requests:
+        return "done", f"{counted(requests, 'request')} since the start."
+    if evidence.received:
+        return "done", "Before the last start."
     if evidence.elsewhere:
-        return DeliveryStep(
-            "Reached",
-            "failed",
+        return "failed", (
             f"{counted(evidence.elsewhere, 'request')} had a path of no drain. The path of this "
-            f"drain is {drain.path}: correct the address that the sender uses.",
+            f"drain is {drain.path}: correct the address that the sender uses."
         )
     if evidence.is_admin_port_unavailable:
-        return DeliveryStep("Reached", "waiting", "Not known: the admin port did not answer.")
-    return DeliveryStep(
-        "Reached",
-        "waiting",
+        return "waiting", "Not known: the admin port did not answer."
+    return "waiting", (
         "No request has arrived. Open the address of the endpoint from the sender's machine: it answers 200. "
-        "If it does not, a firewall, a proxy or the name in the address is wrong.",
+        "If it does not, a firewall, a proxy or the name in the address is wrong."
     )
 
 
-def _credentials(drain: Drain, evidence: Evidence) -> DeliveryStep:
-    name = "Signature and token accepted"
+def _credentials(drain: Drain, evidence: Evidence) -> StepResult:
     needed = [*(["token"] if drain.tokens else []), *(["signature"] if drain.signature_header else [])]
     if evidence.received or AUTHENTICATED & evidence.statuses.keys():
-        return DeliveryStep(
-            name, "done", f"Checked: {' and '.join(needed)}." if needed else "This drain needs none."
-        )
-    if evidence.statuses.get("401"):
+        return "done", f"Checked: {' and '.join(needed)}." if needed else "This drain needs none."
+    if number := evidence.statuses.get("401"):
         headers = [*([drain.header] if drain.tokens else []), *filter(None, [drain.signature_header])]
-        return DeliveryStep(
-            name,
-            "failed",
-            f"{counted(evidence.statuses['401'], 'request')} refused with 401: a credential is missing or "
-            f"unknown. Let the sender set {' and '.join(headers) or 'no credentials'} as shown here.",
+        return "failed", (
+            f"{counted(number, 'request')} refused with 401: a credential is missing or unknown. "
+            f"Let the sender set {' and '.join(headers) or 'no credentials'} as shown here."
         )
-    if evidence.statuses.get("403"):
-        return DeliveryStep(
-            name,
-            "failed",
-            f"{counted(evidence.statuses['403'], 'request')} refused with 403: the signature does not "
-            "match, or the token is that of another path. Give sender and receiver the same secret.",
+    if number := evidence.statuses.get("403"):
+        return "failed", (
+            f"{counted(number, 'request')} refused with 403: the signature does not match, or the token is "
+            "that of another path. Give sender and receiver the same secret."
         )
-    return DeliveryStep(name, "waiting", "")
+    return "waiting", ""
 
 
-def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> DeliveryStep:
-    name = "Decoded"
+def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> StepResult:
     if evidence.received or evidence.statuses.get("200"):
-        return DeliveryStep(name, "done", f"{counted(evidence.received, 'span')} in the last 24 hours.")
+        return "done", f"{counted(evidence.received, 'span')} in the last 24 hours."
     limit = size_text(drain.body_bytes_max or settings.limits.body_bytes_max)
     causes = {
         "400": "the body is not OTLP traces. Let the sender use OTLP over HTTP, as JSON or protobuf; the "
@@ -188,55 +183,47 @@ def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> DeliverySt
     }
     for status, cause in causes.items():
         if number := evidence.statuses.get(status):
-            return DeliveryStep(
-                name, "failed", f"{counted(number, 'request')} refused with {status}: {cause}"
-            )
-    return DeliveryStep(name, "waiting", "")
+            return "failed", f"{counted(number, 'request')} refused with {status}: {cause}"
+    return "waiting", ""
 
 
-def _project(settings: Settings, evidence: Evidence) -> DeliveryStep:
-    name, newest = "Project found", evidence.newest
-    if evidence.accepted > evidence.unresolved or (newest and newest["project"]):
-        return DeliveryStep(
-            name, "done", f"Newest: {newest['project']}." if newest and newest["project"] else ""
-        )
+def _project(settings: Settings, evidence: Evidence) -> StepResult:
+    newest = evidence.newest
+    if newest and newest["project"]:
+        return "done", f"Newest: {newest['project']}."
+    if evidence.accepted > evidence.unresolved:
+        return "done", ""
     if evidence.accepted:
-        places = " or ".join(settings.resolve.project) or f"{settings.resolve.preset}.projectId"
-        return DeliveryStep(
-            name,
-            "failed",
-            f"No span names its project, so spans are stored without one. Let the sender set {places}, or "
-            "name its attribute in [resolve].",
+        keys = " or ".join(settings.resolve.project) or f"{settings.resolve.preset}.projectId"
+        return "failed", (
+            f"No span names its project, so spans are stored without one. Let the sender set {keys}, or "
+            "name its attribute in [resolve]."
         )
-    return DeliveryStep(name, "waiting", "")
+    return "waiting", ""
 
 
-def _stored(evidence: Evidence) -> DeliveryStep:
-    name, spans = "Stored", evidence.spans
+def _stored(evidence: Evidence) -> StepResult:
+    spans = evidence.spans
     if stored := spans.get("stored"):
-        return DeliveryStep(name, "done", f"{counted(stored, 'span')} in the last 24 hours.")
-    if evidence.store_trouble:
-        return DeliveryStep(
-            name,
-            "failed",
-            f"The store does not accept spans: {evidence.store_trouble}. They stay in the journal meanwhile.",
-        )
+        return "done", f"{counted(stored, 'span')} in the last 24 hours."
+    if trouble := evidence.store_trouble:
+        return "failed", (f"The store does not accept spans: {trouble}. They stay in the journal meanwhile.")
     for outcome, cause in (
         ("dead", "became dead letters: see the page Receiver."),
         ("sampled_out", "were sampled out: see [sampling]."),
         ("rejected", "were rejected: they have no valid trace id or span id."),
     ):
         if spans.get(outcome):
-            return DeliveryStep(name, "failed", f"None yet; {counted(spans[outcome], 'span')} {cause}")
+            return "failed", f"None yet; {counted(spans[outcome], 'span')} {cause}"
     # No failure: right after the start the ledger is still being read.
-    text = f"Stored spans are not counted: {evidence.ledger_trouble}." if evidence.ledger_trouble else ""
-    return DeliveryStep(name, "waiting", text)
+    trouble = evidence.ledger_trouble
+    return "waiting", f"Stored spans are not counted: {trouble}." if trouble else ""
 
 
-def _readable(evidence: Evidence) -> DeliveryStep:
+def _readable(evidence: Evidence) -> StepResult:
     if newest := evidence.newest:
         received = ago(newest["received_ms"] / 1_000, time.time())
-        return DeliveryStep("Readable", "done", f"{newest['service']} {newest['name']}, received {received}.")
+        return "done", f"{newest['service']} {newest['name']}, received {received}."
     if evidence.store_trouble:
-        return DeliveryStep("Readable", "failed", f"The store does not answer: {evidence.store_trouble}.")
-    return DeliveryStep("Readable", "waiting", "")
+        return "failed", f"The store does not answer: {evidence.store_trouble}."
+    return "waiting", ""

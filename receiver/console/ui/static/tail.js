@@ -73,11 +73,11 @@ async function poll() {
       announce(
         arrivals.hasGap
           ? "More spans arrive than are shown here: use a narrower filter."
-          : `${arrivals.isPaused ? "Paused" : "Live"}, asked every second. Space pauses and resumes.`,
+          : `${arrivals.isPaused ? "Paused" : "Live"}, updated every second. Space pauses and resumes.`,
       );
     }
   } catch {
-    announce("The receiver does not answer. Asking again.");
+    announce("The receiver does not answer. Retrying.");
   }
   setTimeout(poll, POLL_MS);
 }
