@@ -1,6 +1,6 @@
 """Completion in the shell: services, attributes and deployments that the running receiver has stored.
 
-Never: prints or raises. A shell shows no completions if the receiver does not run or answers late.
+Never: prints or raises. A shell shows no completions if the receiver does not run or responds late.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _keys(config: str | None, data: str | None) -> list[str]:
 
 
 def _group_keys(config: str | None, data: str | None) -> list[str]:
-    """Return fields and attributes; a key without a dot needs the place of the attribute."""
+    """Return fields and attributes; a key without a dot needs the scope of the attribute."""
     attributes = {
         row["key"] if "." in row["key"] else f"{row['scope']}.{row['key']}"
         for row in stored_rows("attributes", config, data)
@@ -53,27 +53,27 @@ def _deployments(config: str | None, data: str | None) -> list[str]:
 
 
 def stored_rows(name: str, config: str | None, data: str | None, **parameters: str) -> list[dict[str, str]]:
-    """Ask the running receiver. Returns no rows if the answer takes longer than `ANSWER_S`."""
-    answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
+    """Query the running receiver. Returns no rows if the response takes longer than `ANSWER_S`."""
+    results: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
 
-    def ask() -> None:
+    def query_receiver() -> None:
         try:
             settings = loaded_with(config, data).settings
             state = running_receiver(settings)
             if state is not None:
                 query = {"since": SINCE, "limit": str(NAMES_MAX), **parameters}
                 path = f"/api/v1/{name}"
-                answers.put(list(query_url(state.api_url, settings.api_token, path, query)))
+                results.put(list(query_url(state.api_url, settings.api_token, path, query)))
         except Exception:  # noqa: BLE001, S110 - a shell must not show an error while a user types
             pass
-        # Only the first answer is read; this one ends the wait if there is none.
-        answers.put([])
+        # Only the first result is read; this one ends the wait if there is none.
+        results.put([])
 
     # A thread, because a timeout of the request would not limit loading the settings and connecting. It is a
     # daemon, so that the process does not wait for it at the exit.
-    Thread(target=ask, daemon=True).start()
+    Thread(target=query_receiver, daemon=True).start()
     try:
-        return answers.get(timeout=ANSWER_S)
+        return results.get(timeout=ANSWER_S)
     except Empty:
         return []
 
@@ -87,14 +87,14 @@ NAMES_OF: Final[Mapping[str, Names]] = {
     "b": _deployments,
     "deployment": _deployments,
 }
-"""Parameter of a question → the names that it takes."""
+"""Parameter of a query → the names that it takes."""
 
 
 def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the names that begin with what is typed."""
     names = NAMES_OF.get(parameter.name or "")
-    found = names(context.params.get("config"), context.params.get("data")) if names else []
-    return [CompletionItem(name) for name in completable(found, incomplete)]
+    stored = names(context.params.get("config"), context.params.get("data")) if names else []
+    return [CompletionItem(name) for name in completable(stored, incomplete)]
 
 
 def completable(names: Iterable[str], incomplete: str) -> list[str]:

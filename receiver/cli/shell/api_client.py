@@ -45,7 +45,7 @@ PIECE_BYTES = 1 << 18
 """Number of bytes of a response that are read at a time."""
 NO_MEMBERS = b"{}"
 """Body of a POST without parameters."""
-TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
+TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - an option and a variable
 
 
 class NothingFound(CommandFailed):
@@ -65,10 +65,10 @@ class AnswerCut(CommandFailed):
 class NotOurAnswer(CommandFailed):
     """Another server or a proxy responded instead of the receiver."""
 
-    def __init__(self, expected: str, found: str) -> None:
+    def __init__(self, expected: str, problem: str) -> None:
         super().__init__(
-            f"the answer is not from a receiver: {found}; expected {expected} from a receiver of the version "
-            "of this command, without a proxy that answers in its place"
+            f"the answer is not from a receiver: {problem}; expected {expected} from a receiver of the "
+            "version of this command, without a proxy that answers in its place"
         )
 
 
@@ -164,7 +164,7 @@ class ResultRows:
         body: bytes | None = None,
         document: type | None = None,
     ) -> None:
-        """`body`: of a POST, in place of a GET. `document`: see `query_url`."""
+        """`body`: sent by POST; without it, the request is a GET. `document`: see `query_url`."""
         self._settings = settings
         self._of_store = of_store
         self._end: dict[str, Any] = {}
@@ -254,16 +254,16 @@ def query_url(  # noqa: PLR0913 - the parts of a request
     `body`: JSON, for a POST. `end` receives the content of the last line. `document`: the
     type of a response that is a single JSON document; without it, the response has lines.
     """
-    with _answered(_request(url, path, query, method, body), token, token_from) as answer:
-        _require_content_type(answer, JSON_LINES if document is None else JSON)
+    with _response_to(_request(url, path, query, method, body), token, token_from) as response:
+        _require_content_type(response, JSON_LINES if document is None else JSON)
         if document is None:
-            yield from _whole(answer, end)
+            yield from _whole(response, end)
         else:
-            yield _checked(answer.read(), document)
+            yield _checked(response.read(), document)
 
 
-def _require_content_type(answer: HTTPResponse, expected: str) -> None:
-    content_type = answer.headers.get_content_type()
+def _require_content_type(response: HTTPResponse, expected: str) -> None:
+    content_type = response.headers.get_content_type()
     if content_type != expected:
         raise NotOurAnswer(expected, f"its content type is '{harmless_text(content_type)}'")
 
@@ -284,10 +284,10 @@ def download(
     """Query the running receiver for a response that is not JSON; raise if it ends early."""
     require_store_process(state)
     request = _request(state.api_url, path, query, "GET")
-    with _answered(request, settings.api_token, TOKEN_FROM) as answer:
-        _require_content_type(answer, content_type)
+    with _response_to(request, settings.api_token, TOKEN_FROM) as response:
+        _require_content_type(response, content_type)
         # `read` with a size raises at a chunked body whose connection closes early; other methods do not.
-        yield from iter(lambda: answer.read(PIECE_BYTES), b"")
+        yield from iter(lambda: response.read(PIECE_BYTES), b"")
 
 
 def _request(
@@ -304,13 +304,13 @@ def _request(
 
 
 @contextmanager
-def _answered(request: urllib.request.Request, token: str, token_from: str) -> Iterator[HTTPResponse]:
+def _response_to(request: urllib.request.Request, token: str, token_from: str) -> Iterator[HTTPResponse]:
     """Send a request and yield its response. Raises for an error of the receiver, or of the connection."""
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own receiver
-            yield answer
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - our own receiver
+            yield response
     # Before OSError, because it is a subclass of it.
     except urllib.error.HTTPError as refusal:
         raise _error_of(refusal, token, token_from) from refusal
@@ -351,10 +351,10 @@ def parsed_rows(pieces: Iterator[bytes]) -> Iterator[Row]:
 
     The result is read completely first, because a slow terminal would use up the time limit of the query.
     """
-    with tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX) as answer:
-        answer.writelines(pieces)
-        answer.seek(0)
-        for line in answer:
+    with tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX) as result:
+        result.writelines(pieces)
+        result.seek(0)
+        for line in result:
             yield orjson.loads(line)
 
 
