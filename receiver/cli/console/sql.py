@@ -62,7 +62,12 @@ def sql(statement: str, *, config: str | None, data: str | None, limit: str, for
         # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
         query = parse_sql(members)
         rows = ResultRows(
-            settings, PATH, {}, lambda store: lines_of(store, query), body=json.dumps(members).encode()
+            settings,
+            PATH,
+            {},
+            lambda store: lines_of(store, query),
+            method="POST",
+            body=json.dumps(members).encode(),
         )
         for line in render(rows):
             click.echo(line)

@@ -12,11 +12,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 import orjson
@@ -154,36 +153,29 @@ def receiver_or_store(
 class ResultRows:
     """Rows of a result with a limit. The other attributes are valid after the last row."""
 
-    def __init__(  # noqa: PLR0913 - the parts of a request, and the same query for the store
+    def __init__(
         self,
         settings: Settings,
         path: str,
         query: Mapping[str, str],
         of_store: Callable[[Store], LimitedLines],
-        *,
-        body: bytes | None = None,
-        document: type | None = None,
+        **parts: Unpack[RequestParts],
     ) -> None:
-        """`body`: sent by POST; without it, the request is a GET. `document`: see `query_url`."""
+        """`of_store`: runs the query without a receiver."""
         self._settings = settings
         self._of_store = of_store
         self._end: dict[str, Any] = {}
-        self._of_receiver = partial(
-            query_receiver,
-            settings,
-            path=path,
-            query=query,
-            method="GET" if body is None else "POST",
-            body=body or NO_MEMBERS,
-            end=self._end,
-            document=document,
-        )
+        self._request: RequestParts = {**parts, "end": self._end}
+        self._path, self._query = path, query
         self.count = 0
 
     def __iter__(self) -> Iterator[Row]:
-        for row in receiver_or_store(self._settings, self._of_receiver, self._rows_of_store):
+        for row in receiver_or_store(self._settings, self._rows_of_receiver, self._rows_of_store):
             self.count += 1
             yield row
+
+    def _rows_of_receiver(self, state: ReceiverState) -> Iterator[Row]:
+        return query_receiver(self._settings, state, self._path, self._query, **self._request)
 
     def _rows_of_store(self, store: Store) -> Iterator[Row]:
         lines = self._of_store(store)
@@ -203,32 +195,29 @@ class ResultRows:
         return keys
 
 
-def query_receiver(  # noqa: PLR0913 - the parts of a request
+class RequestParts(TypedDict, total=False):
+    """Parts of a request that few requests have, and of its response."""
+
+    method: str
+    """GET, if omitted."""
+    body: bytes
+    """JSON, for a POST."""
+    end: dict[str, Any]
+    """Receives the content of the last line."""
+    document: type | None
+    """Type of a response that is a single JSON document; without it, the response has lines."""
+
+
+def query_receiver(
     settings: Settings,
     state: ReceiverState,
     path: str,
     query: Mapping[str, str],
-    *,
-    method: str = "GET",
-    body: bytes = NO_MEMBERS,
-    end: dict[str, Any] | None = None,
-    document: type | None = None,
+    **parts: Unpack[RequestParts],
 ) -> Iterator[Row]:
-    """Query the running receiver; yield one object for each line of its response.
-
-    `body`, `end`, `document`: see `query_url`.
-    """
+    """Query the running receiver; yield one object for each line of its response."""
     require_store_process(state)
-    rows = query_url(
-        state.api_url,
-        settings.api_token,
-        path,
-        query,
-        method=method,
-        body=body,
-        end=end,
-        document=document,
-    )
+    rows = query_url(state.api_url, settings.api_token, path, query, **parts)
     with note_when_slow(state):
         # Only the first row may take long: it comes after the query has run.
         first = next(rows, None)
@@ -237,27 +226,22 @@ def query_receiver(  # noqa: PLR0913 - the parts of a request
         yield from rows
 
 
-def query_url(  # noqa: PLR0913 - the parts of a request
+def query_url(
     url: str,
     token: str,
     path: str,
     query: Mapping[str, str],
     *,
-    method: str = "GET",
-    body: bytes = NO_MEMBERS,
     token_from: str = TOKEN_FROM,
-    end: dict[str, Any] | None = None,
-    document: type | None = None,
+    **parts: Unpack[RequestParts],
 ) -> Iterator[Row]:
-    """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
-
-    `body`: JSON, for a POST. `end` receives the content of the last line. `document`: the
-    type of a response that is a single JSON document; without it, the response has lines.
-    """
-    with _response_to(_request(url, path, query, method, body), token, token_from) as response:
+    """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it."""
+    document = parts.get("document")
+    request = _request(url, path, query, parts.get("method", "GET"), parts.get("body", NO_MEMBERS))
+    with _response_to(request, token, token_from) as response:
         _require_content_type(response, JSON_LINES if document is None else JSON)
         if document is None:
-            yield from _whole(response, end)
+            yield from _whole(response, parts.get("end"))
         else:
             yield _checked(response.read(), document)
 
