@@ -129,8 +129,8 @@ def _fill_closed_descriptors() -> None:
 
 def _print_error(message: str) -> None:
     """Print on standard error. Escapes control characters, which a message may quote from input."""
-    for place, line in enumerate(message.splitlines()):
-        click.echo(f"{'' if place else 'trace-drain: '}{harmless_text(line)}", err=True)
+    for index, line in enumerate(message.splitlines()):
+        click.echo(f"{'' if index else 'trace-drain: '}{harmless_text(line)}", err=True)
 
 
 @click.command(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

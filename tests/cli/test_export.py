@@ -47,6 +47,8 @@ def test_export_writes_a_whole_file_and_standard_output_gets_the_same_bytes(
     arguments = ("export", "service=exported", "--data", data_dir, "-o")
     path = tmp_path / form / f"spans.{form}"
     path.parent.mkdir()
+    # As a killed process leaves it.
+    path.with_name(f"{path.name}.partial").write_text("x" * 1_000_000)
     result = run(*arguments, str(path))
     printed = run(*arguments, "-", "--format", form)
 
@@ -133,8 +135,6 @@ def test_incomplete_answer_gives_no_file(
     monkeypatch.setattr(Handler, "content_type", CONTENT_TYPES[ExportFormat(form)])
     data, output = tmp_path / "data", tmp_path / f"x.{form}"
     data.mkdir()
-    # A killed process leaves its spans.
-    (tmp_path / f"x.{form}.partial").write_text("x" * 1_000)
 
     with receiver_with(Handler, data) as directory:
         result = run("export", "--data", directory, "--since", "2026-01-01", "-o", str(output))

@@ -41,7 +41,7 @@ def parts(length: int, parts_max: int) -> list[slice]:
 def starts_of(rows: Sequence[dict[str, Any]], every_s: int) -> range:
     """Return the starts of all intervals from the first row to the last, in seconds since 1970.
 
-    The answer has no row for an interval without spans.
+    The result has no row for an interval without spans.
     """
     starts = [epoch_s(row["start"]) for row in rows]
     return range(min(starts), max(starts) + 1, every_s)

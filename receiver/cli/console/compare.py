@@ -49,11 +49,11 @@ def _report(rows: Iterable[Row]) -> Iterator[str]:
             ],
         )
         for name in ("vanished", "appeared"):
-            found = [
+            operations = [
                 f"{_operation_text(operation)} ({counted(operation['count'], 'span')})"
                 for operation in row[name]
             ]
-            yield from _section(f"{name} operations", row["totals"][name], found)
+            yield from _section(f"{name} operations", row["totals"][name], operations)
         yield from _section("attribute shifts from A to B", len(row["shifts"]), map(_shift, row["shifts"]))
 
 
@@ -93,8 +93,8 @@ def _level_text(title: str, level: Row) -> str:
     text = f"{title}: {a['errors']:,} of {a['traces']:,} → {b['errors']:,} of {b['traces']:,}"
     rates = f"{percent(a['error_rate'])} → {percent(b['error_rate'])}"
     detectable = level["detectable_error_rate"]
-    found = "" if detectable is None else f"; a rise to {percent(detectable)} would be found"
-    return _styled(f"{text} ({rates}), {level['change']}{found}", _colour_of(level["change"]))
+    sensitivity = "" if detectable is None else f"; a rise to {percent(detectable)} would be found"
+    return _styled(f"{text} ({rates}), {level['change']}{sensitivity}", _colour_of(level["change"]))
 
 
 def _operations(row: Row) -> Iterator[str]:
@@ -148,21 +148,21 @@ def _estimates(operation: Row) -> tuple[str, str]:
 
 
 def _percentile(a_ms: float | None, b_ms: float | None, change: float | None) -> str:
-    shown = (duration_text(round(ms * 1e6)) if ms is not None else "-" for ms in (a_ms, b_ms))
+    durations = (duration_text(round(ms * 1e6)) if ms is not None else "-" for ms in (a_ms, b_ms))
     more = "" if change is None else f" ({change * 100:+.0f} %)"
-    return f"{' → '.join(shown)}{more}"
+    return f"{' → '.join(durations)}{more}"
 
 
 def _section(title: str, total: int, lines: Iterable[str]) -> Iterator[str]:
-    """Yield a list with its title, and how many lines are not shown; nothing if the list is empty."""
-    shown = [*lines][:ONE_SIDED_SHOWN]
-    if not shown:
+    """Yield a list with its title, and the number of further lines; nothing if the list is empty."""
+    first = [*lines][:ONE_SIDED_SHOWN]
+    if not first:
         return
     yield ""
     yield _styled(title, None, bold=True)
-    yield from (f"  {line}" for line in shown)
-    if total > len(shown):
-        yield f"  and {total - len(shown)} more; --format json has them"
+    yield from (f"  {line}" for line in first)
+    if total > len(first):
+        yield f"  and {total - len(first)} more; --format json has them"
 
 
 def _error_text(error: Row) -> str:

@@ -31,7 +31,7 @@ _QUESTION_OF: Final = {
     "project": "deployments",
     "deployment": "deployments",
 }
-"""Field → question whose lines have its values."""
+"""Field → query whose lines have its values."""
 
 
 class _Receiver(NamedTuple):
@@ -51,13 +51,13 @@ def complete_filter(
     receiver = _Receiver(context.params.get("config"), context.params.get("data"))
     key, operator, value = match["key"], match["operator"], match["value"] or ""
     if operator:
-        found = _comparisons(receiver, key, operator, value)
+        texts = _comparisons(receiver, key, operator, value)
     else:
-        found = completable(_keys(receiver, key, is_search=context.command.name == "search"), key)
+        texts = completable(_keys(receiver, key, is_search=context.command.name == "search"), key)
         # A single key would get a closing quotation mark from the shell, and its values are next anyway.
-        if len(found) == 1 and found[0].endswith("="):
-            found = _comparisons(receiver, found[0][:-1], "=", "") or found
-    return [CompletionItem(incomplete[: match.start("key")] + text) for text in found]
+        if len(texts) == 1 and texts[0].endswith("="):
+            texts = _comparisons(receiver, texts[0][:-1], "=", "") or texts
+    return [CompletionItem(incomplete[: match.start("key")] + text) for text in texts]
 
 
 def _keys(receiver: _Receiver, typed: str, *, is_search: bool) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _keys(receiver: _Receiver, typed: str, *, is_search: bool) -> Iterator[str]:
 
 
 def _comparisons(receiver: _Receiver, key: str, operator: str, typed: str) -> list[str]:
-    """Return comparisons with the values whose beginning is typed, the most frequent first."""
+    """Return comparisons with the values that begin with the typed text, the most frequent first."""
     is_quoted = typed.startswith('"')
     texts = (_value_text(value, is_quoted=is_quoted) for value in _values(receiver, key) if value)
     return [f"{key}{operator}{text}" for text in completable(dict.fromkeys(texts), typed)]

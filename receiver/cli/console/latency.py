@@ -24,43 +24,43 @@ _CHART_LINES = 32
 def _run(**options: str | None) -> None:
     with filter_errors_shown(options["filter"] or ""):
         # Chosen here, because the chart has to know it, and an interval without spans has no line.
-        wanted = parse_range(options["since"] or SINCE_DEFAULT, options["until"] or "")
-        every_s = parse_seconds(options["every"] or "") or automatic_every_s(wanted, time.time())
-    asked = {**options, "every": options["every"] or f"{every_s}s"}
-    run_question("latency", asked, partial(_heatmap, every_s=every_s))
+        time_range = parse_range(options["since"] or SINCE_DEFAULT, options["until"] or "")
+        every_s = parse_seconds(options["every"] or "") or automatic_every_s(time_range, time.time())
+    parameters = {**options, "every": options["every"] or f"{every_s}s"}
+    run_question("latency", parameters, partial(_heatmap, every_s=every_s))
 
 
 def _heatmap(rows: Iterable[Row], every_s: int) -> Iterator[str]:
     """Print a line for each range of durations, the longest first, and a column for each time interval."""
-    shown = list(rows)
-    if not shown:
+    listed = list(rows)
+    if not listed:
         return
-    starts = starts_of(shown, every_s)
+    starts = starts_of(listed, every_s)
     column_of = {
         start: column
         for column, part in enumerate(parts(len(starts), _CHART_CHARS))
         for start in starts[part]
     }
-    places = [_place(row["from_ms"]) for row in shown]
-    bounds = range(min(places), max(places) + 1)
+    buckets = [_bucket(row["from_ms"]) for row in listed]
+    bounds = range(min(buckets), max(buckets) + 1)
     lines = [bounds[part] for part in parts(len(bounds), _CHART_LINES)]
-    line_of = {place: number for number, line in enumerate(lines) for place in line}
+    line_of = {bucket: number for number, line in enumerate(lines) for bucket in line}
     counts: Counter[tuple[int, int]] = Counter()
     totals: Counter[int] = Counter()
-    for row, place in zip(shown, places, strict=True):
-        counts[line_of[place], column_of[epoch_s(row["start"])]] += row["spans"]
-        totals[line_of[place]] += row["spans"]
+    for row, bucket in zip(listed, buckets, strict=True):
+        counts[line_of[bucket], column_of[epoch_s(row["start"])]] += row["spans"]
+        totals[line_of[bucket]] += row["spans"]
     largest = max(counts.values())
     width = 1 + max(column_of.values())
     total_chars = len(str(max(totals.values())))
     for number, line in reversed(list(enumerate(lines))):
         cells = "".join(shade(counts[number, column], largest) for column in range(width))
         yield f"{duration_text(BOUNDS_NS[line[0]]):>8}  |{cells}|  {totals[number]:>{total_chars}}"
-    yield time_axis(starts, shown)
+    yield time_axis(starts, listed)
     yield f"each line counts spans from its duration up to that of the line above; darkest: {largest} spans"
 
 
-def _place(from_ms: float) -> int:
+def _bucket(from_ms: float) -> int:
     """Return the index of a duration bucket; its lower bound in milliseconds may have been rounded."""
     return bisect_left(BOUNDS_NS, from_ms * 1e6 * (1 - 1e-9))
 

@@ -1,4 +1,4 @@
-"""The commands that ask a question of the stored spans, built from the table of questions."""
+"""Commands that query the stored spans, built from the table of queries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COLUMN = re.compile(r"(?:filter|q), column ([0-9]{1,9}): ")
 
 
 def command_of(name: str, table: Renderer | None = None) -> click.Command:
-    """Build the command of a question. `table`: see `run_question`."""
+    """Build the command of a query. `table`: see `run_question`."""
     question = QUESTIONS[name]
 
     def run(**options: str | None) -> None:
@@ -53,7 +53,7 @@ def command_of(name: str, table: Renderer | None = None) -> click.Command:
 
 
 def common_parameters(question: Question[Any]) -> list[click.Parameter]:
-    """Return new instances of the options that every question has."""
+    """Return new instances of the options that every query has."""
     return [
         click.Option(
             ["--config"],
@@ -87,7 +87,7 @@ def common_parameters(question: Question[Any]) -> list[click.Parameter]:
 
 
 def own_parameters(question: Question[Any]) -> Iterator[click.Parameter]:
-    """Yield new instances of the options and arguments that only this question has."""
+    """Yield new instances of the options and arguments that only this query has."""
     for parameter in question.parameters:
         yield _click_parameter(parameter)
     if question.has_filter:
@@ -117,31 +117,31 @@ def run_question(
     table: Renderer | None = None,
     csv_rows: Callable[[Iterable[Row]], Iterable[Row]] = iter,
 ) -> None:
-    """Ask a question with the options of its command and print the answer.
+    """Run a query with the options of its command and print the result.
 
     `table`: prints rows as text; by default a table with a column for each key.
-    `csv_rows`: returns the rows that CSV has in place of the rows of the answer.
+    `csv_rows`: returns the rows that CSV has instead of the rows of the result.
     """
-    question, given = QUESTIONS[name], {key: text for key, text in options.items() if text is not None}
-    form, config, data = given.pop("form"), given.pop("config", None), given.pop("data", None)
+    question, parameters = QUESTIONS[name], {key: text for key, text in options.items() if text is not None}
+    form, config, data = parameters.pop("form"), parameters.pop("config", None), parameters.pop("data", None)
     settings = loaded_with(config, data).settings
-    with filter_errors_shown(given.get("filter") or given.get("q", "")):
-        # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
-        _check(question, given)
-        answer = question_rows(settings, name, given)
+    with filter_errors_shown(parameters.get("filter") or parameters.get("q", "")):
+        # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
+        _check(question, parameters)
+        rows = question_rows(settings, name, parameters)
         printer = {
             "table": table or generic_table,
             "json": json_lines,
             "jsonl": json_lines,
             "csv": csv_lines,
         }[form]
-        for line in printer(csv_rows(answer) if form == "csv" else answer):
+        for line in printer(csv_rows(rows) if form == "csv" else rows):
             click.echo(line)
-    _print_note(answer, question, given["since"], given.get("until", ""))
+    _print_note(rows, question, parameters["since"], parameters.get("until", ""))
 
 
 def question_rows(settings: Settings, name: str, query: Mapping[str, str]) -> ResultRows:
-    """Return the rows of a question. `query`: its parameters, which `Question.parse` has accepted."""
+    """Return the rows of a query. `query`: its parameters, which `Question.parse` has accepted."""
     question = QUESTIONS[name]
     return ResultRows(
         settings,
@@ -167,10 +167,10 @@ def filter_errors_shown(text: str) -> Iterator[None]:
         raise OperatorError(str(error)) from error
 
 
-def _check(question: Question[Any], given: Mapping[str, str]) -> None:
+def _check(question: Question[Any], parameters: Mapping[str, str]) -> None:
     """Raise `OperatorError` for a wrong parameter, before anything is opened."""
     try:
-        question.parse(given)
+        question.parse(parameters)
     except Refused as error:
         raise OperatorError(str(error)) from error
 
@@ -182,31 +182,31 @@ def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
     return OperatorError(f"{error}\n  {before}{after}\n  {' ' * text_width(before)}^")
 
 
-def _print_note(answer: ResultRows, question: Question[Any], since: str, until: str) -> None:
-    """Print a note on standard error if the answer is empty, or cut at its limit."""
-    if answer.close_keys:
+def _print_note(rows: ResultRows, question: Question[Any], since: str, until: str) -> None:
+    """Print a note on standard error if the result is empty, or cut at its limit."""
+    if rows.close_keys:
         # No advice about the time range: the key is misspelled.
-        meant = ", ".join(map(harmless_text, answer.close_keys))
+        meant = ", ".join(map(harmless_text, rows.close_keys))
         click.echo(f"no span {_period(since, until)} matches", err=True)
         click.echo(f"similar attributes that spans have: {meant}", err=True)
-    elif not answer.count:
+    elif not rows.count:
         hint = f"; {question.hint_if_empty}" if question.hint_if_empty else ""
         # On standard error, so that a pipe gets rows only.
         noun = question.noun if question.noun == "event" else "span"
         click.echo(f"{empty_note(since, until, noun)}{hint}", err=True)
-    elif answer.is_cut:
+    elif rows.is_cut:
         more = (
             f"there are more: --limit N prints up to {question.limit_max}"
-            if answer.count < question.limit_max
+            if rows.count < question.limit_max
             else "this is the maximum; narrow the time range or the filter"
         )
         click.echo(
-            f"the first {counted(answer.count, question.noun)} {_period(since, until)}; {more}", err=True
+            f"the first {counted(rows.count, question.noun)} {_period(since, until)}; {more}", err=True
         )
 
 
 def empty_note(since: str, until: str, noun: str = "span") -> str:
-    """Return the note about an empty answer, for which a short time range is the usual cause."""
+    """Return the note about an empty result, for which a short time range is the usual cause."""
     return f"no {noun} {_period(since, until)} matches; use --since TIME to search further back"
 
 
@@ -218,12 +218,12 @@ def _period(since: str, until: str) -> str:
 
 def generic_table(rows: Iterable[Row]) -> Iterator[str]:
     """Print a column for each key of the first row; numbers are aligned right."""
-    shown = list(rows)
-    if not shown:
+    listed = list(rows)
+    if not listed:
         return
-    columns = list(shown[0])
-    numbers = {place for place, column in enumerate(columns) if not isinstance(shown[0][column], str)}
-    cells = [[_cell(row[column]) for column in columns] for row in shown]
+    columns = list(listed[0])
+    numbers = {index for index, column in enumerate(columns) if not isinstance(listed[0][column], str)}
+    cells = [[_cell(row[column]) for column in columns] for row in listed]
     yield from lines_of(columns, cells, numbers=numbers)
 
 
@@ -237,8 +237,8 @@ def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
 
     A text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
     """
-    for place, row in enumerate(rows):
-        if not place:
+    for index, row in enumerate(rows):
+        if not index:
             yield csv_head(row)
         yield without_controls(csv_line(row.values()))
 

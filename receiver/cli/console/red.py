@@ -22,10 +22,10 @@ def _run(**options: str | None) -> None:
 
 
 def _table(rows: Iterable[Row], every_s: int | None) -> Iterator[str]:
-    shown = list(rows)
-    if not shown:
+    listed = list(rows)
+    if not listed:
         return iter(())
-    return _totals(shown) if every_s is None else _over_time(shown, every_s)
+    return _totals(listed) if every_s is None else _over_time(listed, every_s)
 
 
 def _totals(rows: Sequence[Row]) -> Iterator[str]:
@@ -54,8 +54,8 @@ def _over_time(rows: Sequence[Row], every_s: int) -> Iterator[str]:
     for row in rows:
         groups.setdefault(row["group"], {})[epoch_s(row["start"])] = row
     cells = []
-    for group, found in groups.items():
-        per_column = [[found[start] for start in column if start in found] for column in columns]
+    for group, by_start in groups.items():
+        per_column = [[by_start[start] for start in column if start in by_start] for column in columns]
         # Means, because the last column may have fewer intervals.
         rates = [
             sum(row["rate_per_s"] for row in in_column) / len(column)
@@ -64,12 +64,12 @@ def _over_time(rows: Sequence[Row], every_s: int) -> Iterator[str]:
         cells.append(
             (
                 group,
-                str(sum(row["spans"] for row in found.values())),
-                str(sum(row["errors"] for row in found.values())),
+                str(sum(row["spans"] for row in by_start.values())),
+                str(sum(row["errors"] for row in by_start.values())),
                 sparkline(rates),
-                f"{max(row['rate_per_s'] for row in found.values()):.3g}",
+                f"{max(row['rate_per_s'] for row in by_start.values()):.3g}",
                 sparkline([max((row["p95_ms"] for row in column), default=0) for column in per_column]),
-                _duration(max(row["p95_ms"] for row in found.values())),
+                _duration(max(row["p95_ms"] for row in by_start.values())),
             )
         )
     head = ("group", "spans", "errors", "rate", "max per s", "p95", "max p95")

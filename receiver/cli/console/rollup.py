@@ -134,8 +134,8 @@ def _status_rows(settings: Settings) -> list[Row]:
         return query_receiver(settings, state, "/api/v1/rollup", {})
 
     def of_store(store: Store) -> list[Row]:
-        found = [*rollup_status.days(store, _closing(settings)), *rollup_status.tables(store)]
-        return [msgspec.to_builtins(row) for row in found]
+        rows = [*rollup_status.days(store, _closing(settings)), *rollup_status.tables(store)]
+        return [msgspec.to_builtins(row) for row in rows]
 
     return list(receiver_or_store(settings, of_receiver, of_store))
 

@@ -1,7 +1,7 @@
 """`trace-drain sql STATEMENT`.
 
-Without a receiver the command reads the store itself, whatever `api.sql` says: its user can read the files of
-the store anyway. The guard accepts the same statements in both cases.
+Without a receiver the command reads the store itself, also if `api.sql` is false: its user can read the files
+of the store anyway. The guard accepts the same statements in both cases.
 """
 
 from __future__ import annotations
@@ -60,16 +60,21 @@ def sql(statement: str, *, config: str | None, data: str | None, limit: str, for
     render = {"table": generic_table, "json": json_lines, "jsonl": json_lines, "csv": csv_lines}[form]
     try:
         # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
-        asked = parse_sql(members)
-        answer = ResultRows(
-            settings, PATH, {}, lambda store: lines_of(store, asked), body=json.dumps(members).encode()
+        query = parse_sql(members)
+        rows = ResultRows(
+            settings,
+            PATH,
+            {},
+            lambda store: lines_of(store, query),
+            method="POST",
+            body=json.dumps(members).encode(),
         )
-        for line in render(answer):
+        for line in render(rows):
             click.echo(line)
     except Refused as error:
         raise OperatorError(str(error)) from error
-    if answer.is_cut:
+    if rows.is_cut:
         click.echo(
-            f"the first {counted(answer.count, 'line')}; --limit N prints up to {LINES_MAX}",
+            f"the first {counted(rows.count, 'line')}; --limit N prints up to {LINES_MAX}",
             err=True,
         )

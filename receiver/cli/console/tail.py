@@ -81,7 +81,7 @@ def tail(words: tuple[str, ...], *, config: str | None, data: str | None, since:
 
 
 class Poll:
-    """Question for the spans received since a time, for a receiver that may be restarted meanwhile."""
+    """Query for the spans received since a time, for a receiver that may be restarted meanwhile."""
 
     def __init__(self, settings: Settings, query: dict[str, str]) -> None:
         """Raise `OperatorError` for a wrong parameter."""
@@ -93,24 +93,24 @@ class Poll:
         self._query = query
 
     def __call__(self, after_ms: int) -> tuple[list[Row], bool]:
-        """Return the spans, and whether there are more. Raises `CommandFailed` while no receiver answers."""
+        """Return the spans, and whether there are more. Raises `CommandFailed` while no receiver responds."""
         require_receiver(self._settings)
-        answer = question_rows(self._settings, "tail", {**self._query, "after": str(after_ms)})
-        return list(answer), answer.is_cut
+        rows = question_rows(self._settings, "tail", {**self._query, "after": str(after_ms)})
+        return list(rows), rows.is_cut
 
 
 class Arrivals:
-    """Detects spans that were printed already. Holds the keys of the last answer only, which has a limit."""
+    """Detects spans that were printed already. Holds only the keys of the last response, which is limited."""
 
     def __init__(self, after_ms: int) -> None:
         self.after_ms = after_ms
-        """Start of the next answer."""
+        """Start of the next response."""
         self._seen: set[tuple[str, ...]] = set()
 
     def unseen(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the spans of an answer that the last answer did not have, in the order of receipt."""
+        """Return the spans of a response that the last response did not have, in the order of receipt."""
         fresh = {key: row for row in reversed(rows) if (key := _key(row)) not in self._seen}
-        # The next answer begins no earlier, so a span of an earlier answer that is not in this one never
+        # The next response begins no earlier, so a span of an earlier response that is not in this one never
         # appears again.
         self._seen = {_key(row) for row in rows}
         if rows:
@@ -131,7 +131,7 @@ def follow(
         try:
             rows, is_cut = poll(arrivals.after_ms)
         except CommandFailed as failure:
-            # A wrong setting must end the command. After an answer, a failure is most likely a restart.
+            # A wrong setting must end the command. After a response, a failure is most likely a restart.
             if not has_answered:
                 raise
             noted = _note(f"{failure}; waiting", noted)

@@ -26,7 +26,7 @@ SINCE_DEFAULT: Final = "5m"
 ORDERS: Final = {"r": "requests", "e": "errors", "p": "p95", "n": "name"}
 """Key → order of the services."""
 COLUMNS: Final = {"requests": "rate_per_s", "errors": "error_rate", "p95": "p95_ms"}
-"""Order → column of the answer; the largest is first."""
+"""Order → column of the result; the largest is first."""
 
 
 @click.command(
@@ -50,28 +50,28 @@ def top(config: str | None, data: str | None, since: str) -> None:
         parse_since(since)
     except Refused as error:
         raise OperatorError(str(error)) from error
-    # Asked before the screen is switched, so that an error stays readable after the command.
+    # Queried before the screen is switched, so that an error stays readable after the command.
     rows, failure, order = _services(settings, since), "", "requests"
     with full_screen() as screen:
-        asked_s = time.monotonic()
+        polled_s = time.monotonic()
         while True:
             screen.show(lines(rows, since, order, failure))
-            key = screen.key(asked_s + REFRESH_S - time.monotonic())
+            key = screen.key(polled_s + REFRESH_S - time.monotonic())
             if key == "q":
                 return
             order = ORDERS.get(key, order)
-            if time.monotonic() >= asked_s + REFRESH_S:
+            if time.monotonic() >= polled_s + REFRESH_S:
                 try:
                     rows, failure = _services(settings, since), ""
                 except CommandFailed as error:
                     failure = str(error)
-                # After the answer: a slow receiver gets a pause between questions.
-                asked_s = time.monotonic()
+                # After the response: a slow receiver gets a pause between queries.
+                polled_s = time.monotonic()
 
 
 def _services(settings: Settings, since: str) -> list[Row]:
     require_receiver(settings)
-    # All services, because the order of the screen is not that of the answer.
+    # All services, because the order of the screen is not that of the result.
     return list(question_rows(settings, "red", {"since": since, "limit": str(QUESTIONS["red"].limit_max)}))
 
 
@@ -86,11 +86,11 @@ def lines(rows: Sequence[Row], since: str, order: str, failure: str) -> list[str
             f"{100 * row['error_rate']:.1f}",
             *(duration_text(round(row[name] * 1_000_000)) for name in ("p50_ms", "p95_ms", "p99_ms")),
         )
-        for row in sorted(rows, key=lambda row: _place(row, order))
+        for row in sorted(rows, key=lambda row: _sort_key(row, order))
     ]
     names = ("service", "requests/s", "errors %", "p50", "p95", "p99")
     return [head, note, *lines_of(names, cells, numbers=range(1, 6))]
 
 
-def _place(row: Row, order: str) -> tuple[float, str]:
+def _sort_key(row: Row, order: str) -> tuple[float, str]:
     return (-row[COLUMNS[order]] if order in COLUMNS else 0), row["group"]

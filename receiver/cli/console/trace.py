@@ -127,8 +127,10 @@ def _collector_paused() -> Iterator[None]:
 
 
 @_collector_paused()
-def _rows(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]], trace_id: str) -> list[Row]:
-    """Return the rows of an answer. If a receiver runs, wait a few seconds for rows to appear."""
+def _rows(
+    settings: Settings, path: str, of_store: Callable[[Store], Iterator[bytes]], trace_id: str
+) -> list[Row]:
+    """Return the rows of a result. If a receiver runs, wait a few seconds for rows to appear."""
 
     def of_receiver(state: ReceiverState) -> Iterator[Row]:
         return query_receiver(settings, state, path, {})
@@ -139,7 +141,9 @@ def _rows(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]]
     while True:
         missing = CommandFailed(f"no span of trace {trace_id} is stored; it has expired or has not arrived")
         try:
-            if rows := list(receiver_or_store(settings, of_receiver, lambda store: parsed_rows(ask(store)))):
+            if rows := list(
+                receiver_or_store(settings, of_receiver, lambda store: parsed_rows(of_store(store)))
+            ):
                 return rows
         except Refused as error:
             raise OperatorError(str(error)) from error
@@ -165,9 +169,9 @@ def _print(rows: list[Row], form: Format, table: Callable[[list[Row]], Iterable[
 
 def _print_otlp(rows: list[Row]) -> None:
     if len(rows) >= SPANS_MAX:
-        # The rows do not say whether the answer was cut, and OTLP could not express it either.
+        # The rows do not say whether the result was cut, and OTLP could not express it either.
         raise CommandFailed(f"the trace may have over {SPANS_MAX} spans, too many for OTLP")
-    # OTLP has no place for the number of copies, and a reader would count them as spans.
+    # OTLP has no field for the number of copies, and a reader would count them as spans.
     distinct = (span.row for span in trace_of(rows).spans)
     pieces = encoded(sorted(distinct, key=question.group_of), OtlpFormat.JSON)
     click.echo(b"".join(pieces))

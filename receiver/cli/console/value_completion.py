@@ -1,11 +1,11 @@
 """Completion in the shell: services, attributes and deployments that the running receiver has stored.
 
-Never: prints or raises. A shell shows no completions if the receiver does not run or answers late.
+Never: prints or raises. A shell shows no completions if the receiver does not run or responds late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
@@ -22,79 +22,59 @@ ANSWER_S = 0.4
 SINCE = "1h"
 NAMES_MAX = 1_000
 
-Names = Callable[[str | None, str | None], list[str]]
-"""Returns names for a configuration file and a data directory, which may be omitted."""
-
-
-def _services(config: str | None, data: str | None) -> list[str]:
-    return [row["service"] for row in stored_rows("services", config, data)]
-
-
-def _projects(config: str | None, data: str | None) -> list[str]:
-    return sorted({row["project"] for row in stored_rows("deployments", config, data)})
-
-
-def _keys(config: str | None, data: str | None) -> list[str]:
-    return sorted({row["key"] for row in stored_rows("attributes", config, data)})
-
-
-def _group_keys(config: str | None, data: str | None) -> list[str]:
-    """Return fields and attributes; a key without a dot needs the place of the attribute."""
-    attributes = {
-        row["key"] if "." in row["key"] else f"{row['scope']}.{row['key']}"
-        for row in stored_rows("attributes", config, data)
-    }
-    return [*FIELDS, *sorted(attributes)]
-
-
-def _deployments(config: str | None, data: str | None) -> list[str]:
-    # A deployment has a row for each project.
-    return list(dict.fromkeys(row["deployment"] for row in stored_rows("deployments", config, data)))
-
 
 def stored_rows(name: str, config: str | None, data: str | None, **parameters: str) -> list[dict[str, str]]:
-    """Ask the running receiver. Returns no rows if the answer takes longer than `ANSWER_S`."""
-    answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
+    """Query the running receiver. Returns no rows if the response takes longer than `ANSWER_S`."""
+    results: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
 
-    def ask() -> None:
+    def query_receiver() -> None:
         try:
             settings = loaded_with(config, data).settings
             state = running_receiver(settings)
             if state is not None:
                 query = {"since": SINCE, "limit": str(NAMES_MAX), **parameters}
                 path = f"/api/v1/{name}"
-                answers.put(list(query_url(state.api_url, settings.api_token, path, query)))
+                results.put(list(query_url(state.api_url, settings.api_token, path, query)))
         except Exception:  # noqa: BLE001, S110 - a shell must not show an error while a user types
             pass
-        # Only the first answer is read; this one ends the wait if there is none.
-        answers.put([])
+        # Only the first result is read; this one ends the wait if there is none.
+        results.put([])
 
     # A thread, because a timeout of the request would not limit loading the settings and connecting. It is a
     # daemon, so that the process does not wait for it at the exit.
-    Thread(target=ask, daemon=True).start()
+    Thread(target=query_receiver, daemon=True).start()
     try:
-        return answers.get(timeout=ANSWER_S)
+        return results.get(timeout=ANSWER_S)
     except Empty:
         return []
 
 
-NAMES_OF: Final[Mapping[str, Names]] = {
-    "service": _services,
-    "project": _projects,
-    "key": _keys,
-    "by": _group_keys,
-    "a": _deployments,
-    "b": _deployments,
-    "deployment": _deployments,
+COLUMN_OF: Final[Mapping[str, tuple[str, str]]] = {
+    "service": ("services", "service"),
+    "project": ("deployments", "project"),
+    "key": ("attributes", "key"),
+    **dict.fromkeys(("a", "b", "deployment"), ("deployments", "deployment")),
 }
-"""Parameter of a question → the names that it takes."""
+"""Parameter of a query → the query and the column that have its names."""
 
 
 def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the names that begin with what is typed."""
-    names = NAMES_OF.get(parameter.name or "")
-    found = names(context.params.get("config"), context.params.get("data")) if names else []
-    return [CompletionItem(name) for name in completable(found, incomplete)]
+    config, data = context.params.get("config"), context.params.get("data")
+    names: Iterable[str] = ()
+    if parameter.name == "by":
+        names = [*FIELDS, *sorted({_scoped_key(row) for row in stored_rows("attributes", config, data)})]
+    elif parameter.name in COLUMN_OF:
+        query, column = COLUMN_OF[parameter.name]
+        # A deployment has a row for each project. The result has the most relevant names first.
+        stored = dict.fromkeys(row[column] for row in stored_rows(query, config, data))
+        names = stored if column in ("service", "deployment") else sorted(stored)
+    return [CompletionItem(name) for name in completable(names, incomplete)]
+
+
+def _scoped_key(row: Mapping[str, str]) -> str:
+    """Return the key of an attribute, with its scope if it has no dot: then a filter needs the scope."""
+    return row["key"] if "." in row["key"] else f"{row['scope']}.{row['key']}"
 
 
 def completable(names: Iterable[str], incomplete: str) -> list[str]:

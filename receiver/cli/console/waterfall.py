@@ -28,7 +28,7 @@ SERVICES_SHOWN_MAX = 10
 IDS_SHOWN_MAX = 3
 """Projects and deployments that the heading names, each."""
 SHARES_SHOWN_MAX = 3
-"""Services whose part of the critical path the heading has."""
+"""Services whose share of the critical path is in the heading."""
 BAR_COLUMNS_MIN = 10
 TEXT_COLUMNS_MIN = 30
 CRITICAL, OTHER = "█", "─"
@@ -60,17 +60,17 @@ class View(NamedTuple):
 
 def waterfall(trace: Trace, view: View) -> Iterator[str]:
     """Yield the lines of the waterfall. Control characters in a sender's text are escaped."""
-    shown = [span for span in trace.spans if _is_shown(span, view)]
+    visible = [span for span in trace.spans if _is_shown(span, view)]
     yield from _heading(trace)
     layout = _Layout(
         trace.start_ns, max(1, trace.end_ns - trace.start_ns), view.bar_columns, view.text_columns
     )
-    for span in shown:
+    for span in visible:
         yield _line(span, trace, layout, view)
         if span.row.get("Events.Timestamp") or span.row.get("Links.TraceId"):
             yield from _details(span, layout, view)
-    if len(shown) < len(trace.spans):
-        yield f"{len(shown)} of {counted(len(trace.spans), 'span')} shown"
+    if len(visible) < len(trace.spans):
+        yield f"{len(visible)} of {counted(len(trace.spans), 'span')} shown"
 
 
 def service_text(service: str) -> str:

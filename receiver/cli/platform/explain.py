@@ -70,7 +70,7 @@ def preview_text(preview: Mapping[str, Any]) -> str:
 
 
 def shown(events: Iterable[Row], *, show_sent: bool = False) -> Iterator[str]:
-    """Yield the text of an answer. Raises `CommandFailed` if it was cut; what precedes is no answer."""
+    """Yield the text of an explanation. Raises `CommandFailed` if it is incomplete."""
     for event in events:
         if stated := event.get("stated"):
             yield sentence_text(stated)

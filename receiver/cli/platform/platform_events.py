@@ -26,7 +26,7 @@ from receiver.time_range import instant_text, parse_instant, parse_seconds
 
 TYPE_COLUMNS = 16
 DEFAULT_LIMIT_MIN = 100
-"""Number of events from which an answer without a limit may be cut by the platform."""
+"""Number of events at which the platform may have limited a response without a limit of ours."""
 
 
 @click.command(
@@ -67,25 +67,27 @@ def events(deployment: str, *, is_followed: bool, form: str, **options: Any) -> 
 
 async def _print_all(client: PlatformClient, deployment: str, query: EventQuery, form: str) -> None:
     async with client:
-        found = await read_events(client, deployment, query)
-        is_cut = query.limit is None and await _has_more(client, deployment, query, found)
-    for event in found:
+        received = await read_events(client, deployment, query)
+        is_cut = query.limit is None and await _has_more(client, deployment, query, received)
+    for event in received:
         _print(event, form)
-    if not found:
+    if not received:
         click.echo("no events", err=True)
     if is_cut:
         click.echo(
-            f"the platform sent only {len(found)} of the events; --limit -1 prints all, --direction backward "
-            "the newest first",
+            f"the platform sent only {len(received)} of the events; --limit -1 prints all, "
+            "--direction backward the newest first",
             err=True,
         )
 
 
-async def _has_more(client: PlatformClient, deployment: str, query: EventQuery, found: list[Event]) -> bool:
-    """Return whether the platform has events after those of an answer, whose number it limited."""
-    if len(found) < DEFAULT_LIMIT_MIN:
+async def _has_more(
+    client: PlatformClient, deployment: str, query: EventQuery, received: list[Event]
+) -> bool:
+    """Return whether the platform has events after those of a response, whose number it limited."""
+    if len(received) < DEFAULT_LIMIT_MIN:
         return False
-    times = [event.created for event in found]
+    times = [event.created for event in received]
     if query.direction == "backward":
         rest = msgspec.structs.replace(query, limit=1, until=int(min(times)) - 1)
     else:
@@ -121,7 +123,7 @@ class _Notes:
         self._last = note
 
     def forget(self) -> None:
-        """Print the next note, whatever it is."""
+        """Print the next note also if it equals the last one."""
         self._last = ""
 
 

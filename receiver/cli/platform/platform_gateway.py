@@ -54,11 +54,11 @@ _IMAGES: Final = {
 @click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table")
 def models(*, form: str, **options: Any) -> None:  # noqa: ANN401 - click's values
     """List the language models of the gateway."""
-    found = asyncio.run(_models(gateway(options)))
+    listed = asyncio.run(_models(gateway(options)))
     if form == "jsonl":
-        lines: Iterable[str] = (json.dumps(model.raw, separators=(",", ":")) for model in found)
+        lines: Iterable[str] = (json.dumps(model.raw, separators=(",", ":")) for model in listed)
     else:
-        lines = lines_of(("model", "owner"), [(model.id, model.owned_by) for model in found])
+        lines = lines_of(("model", "owner"), [(model.id, model.owned_by) for model in listed])
     for line in lines:
         click.echo(line)
 

@@ -40,7 +40,7 @@ def keep_project(config: str | None, data: str | None, project: str) -> None:
     """Keep the spans of a removed PROJECT: they do not become due for deletion."""
     settings = loaded_with(config, data).settings
     path = f"{PATH}/{quote(project, safe='')}/keep"
-    # The request is sent when the answer is read.
+    # The request is sent when the response is read.
     list(query_receiver(settings, required_receiver(settings), path, {}, method="POST", document=dict))
     click.echo(f"the spans of {project} are kept")
 

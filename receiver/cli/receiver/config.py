@@ -82,5 +82,5 @@ def _inspected(settings: Settings, *, connect: bool) -> Iterator[Finding]:
     if url is None:
         yield Finding("note", "the store is embedded: there is no server to connect to")
         return
-    for seen in inspect_server(settings, url, transcode.SCHEMAS):
-        yield Finding("note" if seen.is_fine else "problem", seen.text)
+    for checked in inspect_server(settings, url, transcode.SCHEMAS):
+        yield Finding("note" if checked.is_fine else "problem", checked.text)

@@ -191,5 +191,5 @@ def _details(row: Row) -> Iterator[str]:
     for delivery in row["deliveries"]:
         projects = ", ".join(f"'{project}'" for project in delivery["projects"]) or "not known yet"
         rows = counted(delivery["rows"], "row") if delivery["rows"] else "? rows"
-        whose = f"of drain '{delivery['drain']}', project {projects}, {rows}"
-        yield harmless_text(f"delivery   {delivery['digest']} {whose}")
+        origin = f"of drain '{delivery['drain']}', project {projects}, {rows}"
+        yield harmless_text(f"delivery   {delivery['digest']} {origin}")

@@ -62,22 +62,22 @@ def ledger(  # noqa: PLR0913 - one parameter an option
     """Print the number of received spans by outcome, per drain, project and hour of receipt (UTC)."""
     settings = loaded_with(config, data).settings
     filters = {"since": since, "project": project, "drain": drain, "verify": "1" if verify else None}
-    answer = _ledger(settings, {name: value for name, value in filters.items() if value is not None})
+    report = _ledger(settings, {name: value for name, value in filters.items() if value is not None})
     if form == "json":
-        click.echo(json.dumps(answer, separators=(",", ":")))
+        click.echo(json.dumps(report, separators=(",", ":")))
     else:
-        for line in _table(answer, verify=verify):
+        for line in _table(report, verify=verify):
             click.echo(line)
-    if _is_something_lost(answer):
+    if _is_something_lost(report):
         raise SystemExit(1)
 
 
-def _is_something_lost(answer: dict[str, Any]) -> bool:
-    lines = answer["lines"]
+def _is_something_lost(report: dict[str, Any]) -> bool:
+    lines = report["lines"]
     return (
-        bool(answer["trouble"])
+        bool(report["trouble"])
         or any(line["difference"] or line["verdict"] == "different" for line in lines)
-        or any(epoch["is_lost"] for epoch in answer["unknown"])
+        or any(epoch["is_lost"] for epoch in report["unknown"])
     )
 
 
@@ -95,13 +95,13 @@ def _ledger(settings: Settings, filters: dict[str, str]) -> dict[str, Any]:
     balances = OfflineBalanceSource(data_dir_of(settings), settings.ledger)
     # The store is opened only if the ledger asks for it: without --verify it may be down.
     with ExitStack() as resources:
-        answer = ledger_query.ledger(balances, lambda: resources.enter_context(store_of(settings)), query)
-    document: dict[str, Any] = msgspec.to_builtins(answer)
+        report = ledger_query.ledger(balances, lambda: resources.enter_context(store_of(settings)), query)
+    document: dict[str, Any] = msgspec.to_builtins(report)
     return document
 
 
-def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
-    lines = answer["lines"]
+def _table(report: dict[str, Any], *, verify: bool) -> Iterator[str]:
+    lines = report["lines"]
     names = (*COUNTS, "table") if verify else COUNTS
     totals = {name: sum(line[name] or 0 for line in lines) for name in names}
     rows = [_cells(line, names, verify=verify) for line in lines]
@@ -110,26 +110,26 @@ def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
     extra = (("verdict",), ("",)) if verify else ((), ())
     numbers = range(3, 3 + len(names))
     yield from lines_of((*head, *extra[0]), [*rows, (*total, *extra[1])], numbers=numbers)
-    if answer["complete_from"] > answer["since"]:
-        yield f"complete from {answer['complete_from']} on; earlier hours may be incomplete"
-    if answer["trouble"]:
-        yield f"{answer['trouble']}"
+    if report["complete_from"] > report["since"]:
+        yield f"complete from {report['complete_from']} on; earlier hours may be incomplete"
+    if report["trouble"]:
+        yield f"{report['trouble']}"
         yield "when you know the cause, delete ledger.lost in the data directory; see docs/operations.md"
-    for epoch in answer["unknown"]:
+    for epoch in report["unknown"]:
         yield _unknown(epoch)
     if verify:
         yield _error_of(lines)
 
 
 def _unknown(epoch: dict[str, Any]) -> str:
-    whose = (
+    origin = (
         "the ledger lost their entries"
         if epoch["is_lost"]
         else "another receiver stored them, or they are older than the ledger"
     )
     rows = counted(epoch["rows"], "row")
     when = f"received {epoch['first']} to {epoch['last']}"
-    return f"{rows} of intake start {epoch['epoch']}, {when}, belong to no segment of this ledger: {whose}"
+    return f"{rows} of intake start {epoch['epoch']}, {when}, belong to no segment of this ledger: {origin}"
 
 
 def _cells(line: dict[str, Any], names: tuple[str, ...], *, verify: bool) -> tuple[str, ...]:

@@ -47,8 +47,8 @@ def _certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
         ("tls.cert_file", tls.cert_file, "problem"),
         ("tls.client_ca_file", tls.client_ca_file, "warning"),
     ):
-        for place, certificate in enumerate(_certificates_in(file)):
-            which = f"certificate {place + 1} of {key} '{file}'" if place else f"{key} '{file}'"
+        for index, certificate in enumerate(_certificates_in(file)):
+            which = f"certificate {index + 1} of {key} '{file}'" if index else f"{key} '{file}'"
             yield from _validity(which, certificate, level, now)
 
 

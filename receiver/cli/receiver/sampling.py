@@ -177,7 +177,7 @@ def _rule_text(policy: Sampling, explained: ExplainedTrace) -> str:
 def _missing_options(
     policy: Sampling, explained: ExplainedTrace, span: Mapping[str, str | None]
 ) -> list[str]:
-    """Return the attributes that earlier rules compare, but that were not given as options."""
+    """Return the attributes that earlier rules compare and that no option sets."""
     earlier = policy.rule[: explained.rule]
     return [
         name

@@ -57,8 +57,8 @@ def status(config: str | None, data: str | None) -> None:
     settings = loaded_with(config, data).settings
     state = running_receiver(settings)
     if state is not None:
-        answer = next(query_receiver(settings, state, "/api/v1/schema", {}, document=tables.Status))
-        status_now = msgspec.convert(answer, tables.Status)
+        document = next(query_receiver(settings, state, "/api/v1/schema", {}, document=tables.Status))
+        status_now = msgspec.convert(document, tables.Status)
     else:
         with store_of(settings) as store:
             status_now = tables.status(store, transcode.SCHEMAS, *tables.wanted(settings))

@@ -12,11 +12,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 import orjson
@@ -45,7 +44,7 @@ PIECE_BYTES = 1 << 18
 """Number of bytes of a response that are read at a time."""
 NO_MEMBERS = b"{}"
 """Body of a POST without parameters."""
-TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
+TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - an option and a variable
 
 
 class NothingFound(CommandFailed):
@@ -65,10 +64,10 @@ class AnswerCut(CommandFailed):
 class NotOurAnswer(CommandFailed):
     """Another server or a proxy responded instead of the receiver."""
 
-    def __init__(self, expected: str, found: str) -> None:
+    def __init__(self, expected: str, problem: str) -> None:
         super().__init__(
-            f"the answer is not from a receiver: {found}; expected {expected} from a receiver of the version "
-            "of this command, without a proxy that answers in its place"
+            f"the answer is not from a receiver: {problem}; expected {expected} from a receiver of the "
+            "version of this command, without a proxy that answers in its place"
         )
 
 
@@ -154,36 +153,29 @@ def receiver_or_store(
 class ResultRows:
     """Rows of a result with a limit. The other attributes are valid after the last row."""
 
-    def __init__(  # noqa: PLR0913 - the parts of a request, and the same query for the store
+    def __init__(
         self,
         settings: Settings,
         path: str,
         query: Mapping[str, str],
         of_store: Callable[[Store], LimitedLines],
-        *,
-        body: bytes | None = None,
-        document: type | None = None,
+        **parts: Unpack[RequestParts],
     ) -> None:
-        """`body`: of a POST, in place of a GET. `document`: see `query_url`."""
+        """`of_store`: runs the query without a receiver."""
         self._settings = settings
         self._of_store = of_store
         self._end: dict[str, Any] = {}
-        self._of_receiver = partial(
-            query_receiver,
-            settings,
-            path=path,
-            query=query,
-            method="GET" if body is None else "POST",
-            body=body or NO_MEMBERS,
-            end=self._end,
-            document=document,
-        )
+        self._request: RequestParts = {**parts, "end": self._end}
+        self._path, self._query = path, query
         self.count = 0
 
     def __iter__(self) -> Iterator[Row]:
-        for row in receiver_or_store(self._settings, self._of_receiver, self._rows_of_store):
+        for row in receiver_or_store(self._settings, self._rows_of_receiver, self._rows_of_store):
             self.count += 1
             yield row
+
+    def _rows_of_receiver(self, state: ReceiverState) -> Iterator[Row]:
+        return query_receiver(self._settings, state, self._path, self._query, **self._request)
 
     def _rows_of_store(self, store: Store) -> Iterator[Row]:
         lines = self._of_store(store)
@@ -203,32 +195,29 @@ class ResultRows:
         return keys
 
 
-def query_receiver(  # noqa: PLR0913 - the parts of a request
+class RequestParts(TypedDict, total=False):
+    """Parts of a request that few requests have, and of its response."""
+
+    method: str
+    """GET, if omitted."""
+    body: bytes
+    """JSON, for a POST."""
+    end: dict[str, Any]
+    """Receives the content of the last line."""
+    document: type | None
+    """Type of a response that is a single JSON document; without it, the response has lines."""
+
+
+def query_receiver(
     settings: Settings,
     state: ReceiverState,
     path: str,
     query: Mapping[str, str],
-    *,
-    method: str = "GET",
-    body: bytes = NO_MEMBERS,
-    end: dict[str, Any] | None = None,
-    document: type | None = None,
+    **parts: Unpack[RequestParts],
 ) -> Iterator[Row]:
-    """Query the running receiver; yield one object for each line of its response.
-
-    `body`, `end`, `document`: see `query_url`.
-    """
+    """Query the running receiver; yield one object for each line of its response."""
     require_store_process(state)
-    rows = query_url(
-        state.api_url,
-        settings.api_token,
-        path,
-        query,
-        method=method,
-        body=body,
-        end=end,
-        document=document,
-    )
+    rows = query_url(state.api_url, settings.api_token, path, query, **parts)
     with note_when_slow(state):
         # Only the first row may take long: it comes after the query has run.
         first = next(rows, None)
@@ -237,33 +226,28 @@ def query_receiver(  # noqa: PLR0913 - the parts of a request
         yield from rows
 
 
-def query_url(  # noqa: PLR0913 - the parts of a request
+def query_url(
     url: str,
     token: str,
     path: str,
     query: Mapping[str, str],
     *,
-    method: str = "GET",
-    body: bytes = NO_MEMBERS,
     token_from: str = TOKEN_FROM,
-    end: dict[str, Any] | None = None,
-    document: type | None = None,
+    **parts: Unpack[RequestParts],
 ) -> Iterator[Row]:
-    """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
-
-    `body`: JSON, for a POST. `end` receives the content of the last line. `document`: the
-    type of a response that is a single JSON document; without it, the response has lines.
-    """
-    with _answered(_request(url, path, query, method, body), token, token_from) as answer:
-        _require_content_type(answer, JSON_LINES if document is None else JSON)
+    """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it."""
+    document = parts.get("document")
+    request = _request(url, path, query, parts.get("method", "GET"), parts.get("body", NO_MEMBERS))
+    with _response_to(request, token, token_from) as response:
+        _require_content_type(response, JSON_LINES if document is None else JSON)
         if document is None:
-            yield from _whole(answer, end)
+            yield from _whole(response, parts.get("end"))
         else:
-            yield _checked(answer.read(), document)
+            yield _checked(response.read(), document)
 
 
-def _require_content_type(answer: HTTPResponse, expected: str) -> None:
-    content_type = answer.headers.get_content_type()
+def _require_content_type(response: HTTPResponse, expected: str) -> None:
+    content_type = response.headers.get_content_type()
     if content_type != expected:
         raise NotOurAnswer(expected, f"its content type is '{harmless_text(content_type)}'")
 
@@ -284,10 +268,10 @@ def download(
     """Query the running receiver for a response that is not JSON; raise if it ends early."""
     require_store_process(state)
     request = _request(state.api_url, path, query, "GET")
-    with _answered(request, settings.api_token, TOKEN_FROM) as answer:
-        _require_content_type(answer, content_type)
+    with _response_to(request, settings.api_token, TOKEN_FROM) as response:
+        _require_content_type(response, content_type)
         # `read` with a size raises at a chunked body whose connection closes early; other methods do not.
-        yield from iter(lambda: answer.read(PIECE_BYTES), b"")
+        yield from iter(lambda: response.read(PIECE_BYTES), b"")
 
 
 def _request(
@@ -304,13 +288,13 @@ def _request(
 
 
 @contextmanager
-def _answered(request: urllib.request.Request, token: str, token_from: str) -> Iterator[HTTPResponse]:
+def _response_to(request: urllib.request.Request, token: str, token_from: str) -> Iterator[HTTPResponse]:
     """Send a request and yield its response. Raises for an error of the receiver, or of the connection."""
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own receiver
-            yield answer
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - our own receiver
+            yield response
     # Before OSError, because it is a subclass of it.
     except urllib.error.HTTPError as refusal:
         raise _error_of(refusal, token, token_from) from refusal
@@ -351,10 +335,10 @@ def parsed_rows(pieces: Iterator[bytes]) -> Iterator[Row]:
 
     The result is read completely first, because a slow terminal would use up the time limit of the query.
     """
-    with tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX) as answer:
-        answer.writelines(pieces)
-        answer.seek(0)
-        for line in answer:
+    with tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX) as result:
+        result.writelines(pieces)
+        result.seek(0)
+        for line in result:
             yield orjson.loads(line)
 
 

@@ -11,7 +11,7 @@ from receiver.cli.shell.shells import Bash, Fish, Zsh
 
 PROGRAM = "trace-drain"
 VARIABLE = "_TRACE_DRAIN_COMPLETE"
-"""The environment variable by which the shell's script asks click for completions of `PROGRAM`."""
+"""Environment variable that makes click print completions of `PROGRAM` for the script of a shell."""
 
 
 SHELLS: Final = {kind.name: kind for kind in (Bash, Zsh, Fish)}

@@ -75,7 +75,7 @@ def settings_options(command: Command) -> Command:
 
 def sources_of(config: str | None, **flags: object) -> Sources:
     """Return the sources of settings: configuration file, environment and the flags of this call."""
-    # A flag that was not given is None, and must not override the file or the environment.
+    # An omitted flag is None, and must not override the file or the environment.
     values_by_flag = {
         f"--{name.replace('_', '-')}": (SERVE_KEYS[name], value)
         for name, value in flags.items()

@@ -26,7 +26,7 @@ STORE_START_S = 15.0
 """Maximum time that a command waits for a store process that is starting."""
 POLL_S = 0.25
 SLOW_S = 5.0
-"""Time after which a command prints that it is still waiting for an answer."""
+"""Time after which a command prints that it is still waiting for a response."""
 
 
 def require_store_process(
@@ -37,7 +37,7 @@ def require_store_process(
 ) -> None:
     """Wait until the store process runs. Raises `CommandFailed` with the report of `/readyz` if it does not.
 
-    Does not wait for a process that has ended several times recently. If the admin port does not answer,
+    Does not wait for a process that has ended several times recently. If the admin port does not respond,
     returns at once, and the query itself reports the problem.
     """
     deadline_s = now() + STORE_START_S
@@ -86,8 +86,8 @@ def _readiness(admin_url: str) -> Readiness | None:
         return None
     request = urllib.request.Request(f"{admin_url}/readyz", headers={"Accept": "application/json"})  # noqa: S310 - ours
     try:
-        with urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S) as answer:  # noqa: S310 - as above
-            body = answer.read()
+        with urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S) as response:  # noqa: S310 - as above
+            body = response.read()
     # A receiver that is not ready responds with 503 and the same report.
     except urllib.error.HTTPError as unready:
         with unready, suppress(OSError):

@@ -18,9 +18,9 @@ def lines_of(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Container[int] = ()
 ) -> Iterator[str]:
     """Yield the lines of a table, with columns as wide as their cells. `numbers`: right-aligned columns."""
-    shown = [list(head), *([shown_text(cell) for cell in row] for row in rows)]
-    widths = [max(text_width(row[column]) for row in shown) for column in range(len(head))]
-    for row in shown:
+    table = [list(head), *([shown_text(cell) for cell in row] for row in rows)]
+    widths = [max(text_width(row[column]) for row in table) for column in range(len(head))]
+    for row in table:
         cells = [
             padded(cell, width, is_number=column in numbers)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
