@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -50,19 +51,32 @@ def proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
         yield listening
 
 
-@pytest.fixture(scope="module")
-def database(server_url: str) -> Iterator[str]:
-    """A database with the product's tables, for tests that leave them unchanged."""
+@contextmanager
+def new_database(server_url: str) -> Iterator[str]:
+    """Create a database with the product's tables, which is dropped at the end."""
     name = f"faults_{uuid4().hex}"
     with engines.over_http(server_url, database=name):
+        yield name
+
+
+@contextmanager
+def connected_to(server_url: str, database: str) -> Iterator[ClickHouseStore]:
+    """Connect to a database, not through the proxy."""
+    with closing(engines.connected(server_url, database=database)) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def database(server_url: str) -> Iterator[str]:
+    """A database for tests that leave its tables unchanged."""
+    with new_database(server_url) as name:
         yield name
 
 
 @pytest.fixture
 def own_database(server_url: str) -> Iterator[str]:
     """A separate database, for tests that change its tables."""
-    name = f"faults_{uuid4().hex}"
-    with engines.over_http(server_url, database=name):
+    with new_database(server_url) as name:
         yield name
 
 
@@ -93,19 +107,10 @@ def connected(
 
 
 @pytest.fixture
-def direct_store(server_url: str, database: str) -> Iterator[ClickHouseStore]:
-    """The same database, not through the proxy."""
-    store = engines.connected(server_url, database=database)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def operator_store(server_url: str, own_database: str) -> Iterator[ClickHouseStore]:
-    """Connection for what an operator does to the separate database, not through the proxy."""
-    store = engines.connected(server_url, database=own_database)
-    yield store
-    store.close()
+    """Connection for what an operator does to the separate database."""
+    with connected_to(server_url, own_database) as store:
+        yield store
 
 
 Connect = Callable[[str], ClickHouseStore]
@@ -113,14 +118,10 @@ Connect = Callable[[str], ClickHouseStore]
 
 @pytest.fixture
 def harness(  # noqa: PLR0913, PLR0917 - fixtures
-    connected: Connect,
-    database: str,
-    direct_store: ClickHouseStore,
-    proxy: Proxy,
-    maker: SegmentMaker,
-    tmp_path: Path,
-) -> WriterHarness:
-    return WriterHarness(connected(database), direct_store, proxy, maker, tmp_path)
+    server_url: str, connected: Connect, database: str, proxy: Proxy, maker: SegmentMaker, tmp_path: Path
+) -> Iterator[WriterHarness]:
+    with connected_to(server_url, database) as direct_store:
+        yield WriterHarness(connected(database), direct_store, proxy, maker, tmp_path)
 
 
 @pytest.fixture
@@ -138,9 +139,3 @@ def own_harness(  # noqa: PLR0913, PLR0917 - fixtures
 def apply_schema(store: ClickHouseStore) -> list[str]:
     """Apply the schema as `trace-drain schema apply` does."""
     return schema.apply(store, schema_sources(), 30)
-
-
-@pytest.fixture(scope="session")
-def faults_heavy() -> bool:
-    """Whether to run every variant (`make faults`)."""
-    return bool(os.environ.get("TRACE_DRAIN_TEST_FAULTS"))
