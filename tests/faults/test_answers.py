@@ -7,6 +7,7 @@ import pytest
 from tests.faults import failures
 from tests.faults.proxy import Failure
 from tests.faults.writer_harness import WriterHarness
+from tests.support.cases import each_case
 
 FAILURES = 2
 """How many requests fail before the fault ends."""
@@ -31,15 +32,29 @@ REFUSALS = [
 
 
 def drain_through_failures(harness: WriterHarness, failure: Failure, *, on: str = "insert") -> None:
-    """Drain two segments, of one day and of several, while two requests fail."""
+    """Drain two new segments, of one day and of several, while two requests fail."""
+    harness.begin()
     harness.add_segment(0, 1, 2, 2)
     harness.add_segment(1)
+    if on == "running":
+        # The writer lists the running INSERTs after the response to one was lost.
+        harness.proxy.inject(failures.lost, times=1)
     harness.proxy.inject(failure, on=on, times=FAILURES)
     harness.drain_journal()
 
 
+def drain_until_healed(harness: WriterHarness, failure: Failure, *, on: str = "any") -> None:
+    """Drain a new segment, while requests fail until the writer has waited `FAILURES` times."""
+    harness.begin()
+    harness.add_segment(0, 1)
+    harness.store.version()
+    harness.proxy.inject(failure, on=on)
+    harness.on_wait[FAILURES] = harness.proxy.heal
+    harness.drain_journal()
+
+
 @pytest.mark.fault("ClickHouse refuses the INSERT with this error")
-@pytest.mark.parametrize(("code", "fault"), REFUSALS)
+@each_case(("code", "fault"), REFUSALS)
 def test_insert_refused_by_the_server_is_retried_and_reported(
     harness: WriterHarness, code: int, fault: str
 ) -> None:
@@ -51,16 +66,11 @@ def test_insert_refused_by_the_server_is_retried_and_reported(
 
 
 @pytest.mark.fault("ClickHouse refuses every request with this error")
-@pytest.mark.parametrize(("code", "fault"), REFUSALS)
+@each_case(("code", "fault"), REFUSALS)
 def test_segments_wait_while_every_request_is_refused_and_alarms_count_errors_for_the_operator(
     harness: WriterHarness, code: int, fault: str
 ) -> None:
-    harness.add_segment(0, 1)
-    harness.store.version()
-    harness.proxy.inject(failures.error(code), on="any")
-    harness.on_wait[FAILURES] = harness.proxy.heal
-
-    harness.drain_journal()
+    drain_until_healed(harness, failures.error(code))
 
     harness.assert_stored_once()
     assert harness.progress.troubles == {fault: FAILURES}
@@ -99,7 +109,7 @@ HIDDEN_EXCEPTIONS = [
 
 
 @pytest.mark.fault("ClickHouse answers an INSERT with 200 and an exception; nothing was applied")
-@pytest.mark.parametrize("failure", HIDDEN_EXCEPTIONS)
+@each_case("failure", HIDDEN_EXCEPTIONS)
 def test_status_200_with_an_exception_is_an_error(harness: WriterHarness, failure: Failure) -> None:
     drain_through_failures(harness, failure)
 
@@ -108,7 +118,7 @@ def test_status_200_with_an_exception_is_an_error(harness: WriterHarness, failur
 
 
 @pytest.mark.fault("ClickHouse answers a query with 200 and an exception")
-@pytest.mark.parametrize("failure", HIDDEN_EXCEPTIONS)
+@each_case("failure", HIDDEN_EXCEPTIONS)
 def test_count_answered_with_an_exception_is_repeated(harness: WriterHarness, failure: Failure) -> None:
     drain_through_failures(harness, failure, on="count")
 
@@ -143,27 +153,18 @@ PROXY_RESPONSES = [
 
 @pytest.mark.fault("an INSERT is answered with 502 and an empty body")
 def test_refusal_without_a_body_is_reported_by_its_status(harness: WriterHarness) -> None:
-    harness.add_segment(0, 1)
-    harness.proxy.inject(failures.empty_response(502))
-    harness.on_wait[FAILURES] = harness.proxy.heal
-
-    harness.drain_journal()
+    drain_until_healed(harness, failures.empty_response(502), on="insert")
 
     harness.assert_stored_once()
     assert harness.errors[0].startswith("retry_slower: HTTP 502 at ")
 
 
 @pytest.mark.fault("a proxy in front of ClickHouse answers instead of it")
-@pytest.mark.parametrize(("failure", "fault"), PROXY_RESPONSES)
+@each_case(("failure", "fault"), PROXY_RESPONSES)
 def test_response_of_a_proxy_makes_the_segment_wait_and_is_reported(
     harness: WriterHarness, failure: Failure, fault: str
 ) -> None:
-    harness.add_segment(0, 1)
-    harness.store.version()
-    harness.proxy.inject(failure, on="any")
-    harness.on_wait[FAILURES] = harness.proxy.heal
-
-    harness.drain_journal()
+    drain_until_healed(harness, failure)
 
     harness.assert_stored_once()
     assert harness.progress.troubles == {fault: FAILURES}

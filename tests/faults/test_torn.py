@@ -8,6 +8,7 @@ from tests.faults import failures
 from tests.faults.proxy import Failure
 from tests.faults.test_answers import drain_through_failures
 from tests.faults.writer_harness import WriterHarness
+from tests.support.cases import each_case
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ TORN = [
 
 
 @pytest.mark.fault("the response to an INSERT is lost, cut, late, or not from ClickHouse")
-@pytest.mark.parametrize("failure", TORN)
+@each_case("failure", TORN)
 def test_insert_without_a_complete_response_is_stored_once(harness: WriterHarness, failure: Failure) -> None:
     drain_through_failures(harness, failure)
 
@@ -39,7 +40,7 @@ def test_insert_without_a_complete_response_is_stored_once(harness: WriterHarnes
 
 
 @pytest.mark.fault("the response to a count is lost, cut, late, or not from ClickHouse")
-@pytest.mark.parametrize("failure", TORN)
+@each_case("failure", TORN)
 def test_count_without_a_complete_response_is_repeated(harness: WriterHarness, failure: Failure) -> None:
     drain_through_failures(harness, failure, on="count")
 
@@ -48,11 +49,10 @@ def test_count_without_a_complete_response_is_repeated(harness: WriterHarness, f
 
 
 @pytest.mark.fault("the response to the query for running INSERTs is lost, cut, late, or not from ClickHouse")
-@pytest.mark.parametrize("failure", TORN)
+@each_case("failure", TORN)
 def test_process_list_without_a_complete_response_is_queried_again(
     harness: WriterHarness, failure: Failure
 ) -> None:
-    harness.proxy.inject(failures.lost, times=1)
     drain_through_failures(harness, failure, on="running")
 
     harness.assert_stored_once()

@@ -13,15 +13,11 @@ from pathlib import Path
 
 from receiver.dead_letters.directory import DeadLetters
 from receiver.engine.store import Store
-from receiver.ledger.ledger import Ledger
-from receiver.redelivery.window import Window
-from receiver.settings import Ledger as LedgerLimits
-from receiver.settings import Redelivery
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.faults.proxy import Proxy
-from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal
+from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, open_ledger, open_window
 from tests.support.segments import Segment, SegmentMaker, stored_days
 
 RETRY_WAIT_S = 60.0
@@ -50,6 +46,14 @@ class WriterHarness:
     """The writer's error at each wait."""
     on_wait: dict[int, Callable[[], object]] = field(default_factory=dict)
 
+    def begin(self) -> None:
+        """Begin a case with an empty journal and a healthy server."""
+        self.proxy.heal()
+        self.proxy.inserts.clear()
+        self.progress = Progress()
+        for record in (self.segments, self.files, self.waits, self.errors, self.on_wait):
+            record.clear()
+
     def add_segment(self, *ages_days: int) -> Segment:
         """Add a segment to the journal."""
         segment = self.maker.make(*ages_days)
@@ -74,23 +78,22 @@ class WriterHarness:
 
     def start(self) -> Writer:
         """Create a writer as a new process does: it knows only the contents of the disk."""
-        environment = Environment(
-            now=lambda: NOW_S + self.clock_offset_s,
-            monotonic=lambda: self.clock_offset_s + sum(self.waits),
-            sleep=self.sleep,
-            jitter=lambda: 0.0,
-            repair_dir=self.directory / "repair",
-            retention_days=30,
-        )
         return Writer(
             FakeJournal(self.files),
             self.store,
             core=self.maker,
-            ledger=Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True),
-            window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
+            ledger=open_ledger(self.directory),
+            window=open_window(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
-            environment=environment,
+            environment=Environment(
+                now=lambda: NOW_S + self.clock_offset_s,
+                monotonic=lambda: self.clock_offset_s + sum(self.waits),
+                sleep=self.sleep,
+                jitter=lambda: 0.0,
+                repair_dir=self.directory / "repair",
+                retention_days=30,
+            ),
         )
 
     def drain_journal(self, *, fresh: bool = True) -> None:
