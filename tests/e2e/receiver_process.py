@@ -154,7 +154,7 @@ class ReceiverProcess:
         return done.stdout
 
     def run_command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a `trace-drain` command, whatever its exit code."""
+        """Run a `trace-drain` command, which may fail."""
         command = [sys.executable, "-m", "receiver.cli", *arguments, "--data", str(self.data)]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=120, env=environment()
@@ -226,7 +226,7 @@ def environment() -> dict[str, str]:
 
 
 def reply_of(request: urllib.request.Request) -> Reply:
-    """Return the response, whatever its status."""
+    """Return the response; an error status is no exception."""
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return Reply(answer.status, answer.headers.get("content-type", ""), answer.read())

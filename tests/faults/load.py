@@ -41,8 +41,8 @@ class Load:
 
     def wait_for(self, more: int) -> None:
         """Wait until `more` further deliveries are acknowledged."""
-        wanted, deadline_s = len(self.acknowledged) + more, time.monotonic() + PATIENCE_S
-        while len(self.acknowledged) < wanted:
+        target, deadline_s = len(self.acknowledged) + more, time.monotonic() + PATIENCE_S
+        while len(self.acknowledged) < target:
             assert time.monotonic() < deadline_s, f"no {more} more deliveries acknowledged: {self.statuses}"
             time.sleep(0.02)
 
@@ -62,7 +62,7 @@ class Load:
 def load(running: ReceiverProcess, first_trace: int = 1, *, refusals: Collection[int] = ()) -> Iterator[Load]:
     """Run load on an open drain; afterwards assert that all of it is stored once.
 
-    `refusals`: expected statuses besides those that every sender retries.
+    `refusals`: further statuses that may occur and are retried.
     """
     with Load(lambda body: post_to(running, body), first_trace) as senders:
         yield senders

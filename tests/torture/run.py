@@ -46,7 +46,7 @@ class Plan:
     owns_disk: bool = False
     """Whether the data directory is a small file system of its own, which may be filled."""
     is_steady: bool = False
-    """Whether queries run beside the load, without faults, and no resource may grow: see `steady`."""
+    """Whether queries run during the load, without faults, and no resource may grow: see `steady`."""
     kills_min: int = 0
     """The run continues until this many processes were killed."""
 
