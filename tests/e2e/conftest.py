@@ -10,9 +10,9 @@ import pytest
 from tests.e2e.receiver_process import ReceiverProcess
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
-    """A receiver with one open drain at the default path."""
+    """A receiver with one open drain at the default path, for tests that tell their spans from others."""
     with ReceiverProcess(tmp_path_factory.mktemp("receiver")) as running:
         yield running
 

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,9 @@ from receiver.console.queries.limits import SPANS_MAX
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
 STORED_TIMEOUT_S = 60
+PATIENCE_S = 90.0
 POLL_S = 0.05
+RETRYABLE = {429, 502, 503, 504}
 
 Row = dict[str, Any]
 
@@ -133,6 +136,10 @@ class ReceiverProcess:
         base = address if "://" in address else f"http://{address}"
         return reply_of(urllib.request.Request(base.rstrip("/") + path))
 
+    def get(self, path: str) -> Reply:
+        """Request a route of the API or a page."""
+        return self._get(self.state()["urls"]["api"], path)
+
     def metrics(self) -> str:
         return self._get(self.state()["admin"], "/metrics").body.decode()
 
@@ -147,27 +154,63 @@ class ReceiverProcess:
         return done.stdout
 
     def run_command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a `trace-drain` command, whatever its exit code."""
+        """Run a `trace-drain` command, which may fail."""
         command = [sys.executable, "-m", "receiver.cli", *arguments, "--data", str(self.data)]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=120, env=environment()
         )
 
+    def wait_until(self, is_true: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S) -> None:
+        """Poll until the condition is true; fail with `what` and the receiver's state after `patience_s`."""
+        deadline = time.monotonic() + patience_s
+        while not is_true():
+            assert time.monotonic() < deadline, f"{what}\n{self._describe()}"
+            time.sleep(POLL_S)
+
+    def _describe(self) -> str:
+        try:
+            checks = self.checks()
+        except (OSError, ValueError, KeyError) as error:
+            checks = f"no answer of the admin port: {error!r}"
+        return f"{checks}\n{len(self.backlog())} segments in the journal\n{self.log()[-3_000:]}"
+
+    def wait_for_check(self, text: str) -> None:
+        """Wait until a check of `/readyz` contains this text."""
+        self.wait_until(lambda: text in self.checks(), f"no check contains '{text}'")
+
+    def wait_until_stored(self, *, patience_s: float = PATIENCE_S) -> None:
+        """Wait until the journal is empty, so that every acknowledged span was counted in the store."""
+        self.wait_until(
+            lambda: not self.backlog(), "the journal does not become empty", patience_s=patience_s
+        )
+
+    def is_readable(self, trace: int) -> bool:
+        """Return whether the API finds the trace; False while the store process restarts."""
+        try:
+            return self.get(f"/api/v1/traces/{trace:032x}").status == 200
+        except OSError:
+            return False
+
+    def wait_until_readable(self, trace: int) -> None:
+        self.wait_until(lambda: self.is_readable(trace), f"trace {trace} is not readable")
+
     def spans(self) -> list[Row]:
-        """Return all rows."""
-        lines = self.command(
-            "spans", "--since", "24h", "--limit", str(SPANS_MAX), "--format", "jsonl"
-        ).splitlines()
-        assert len(lines) < SPANS_MAX, f"the table may have more than {SPANS_MAX} rows; send fewer spans"
-        return [json.loads(line) for line in lines]
+        """Return all rows of the last day."""
+        reply = self.get(f"/api/v1/spans?since=24h&limit={SPANS_MAX}")
+        assert reply.status == 200, reply.body
+        *rows, end = map(json.loads, reply.body.splitlines())
+        assert end["end"]["count"] == len(rows)
+        assert len(rows) < SPANS_MAX, f"the table may have more than {SPANS_MAX} rows; send fewer spans"
+        return rows
 
     def spans_once_stored(self, count: int) -> list[Row]:
-        """Return all rows, once there are `count` and the journal is empty."""
+        """Return all rows, once the journal is empty and there are `count` rows."""
         deadline = time.monotonic() + STORED_TIMEOUT_S
         while True:
-            has_backlog = bool(self.backlog())
+            while self.backlog() and time.monotonic() < deadline:
+                time.sleep(POLL_S)
             rows = self.spans()
-            if (len(rows) >= count and not has_backlog) or time.monotonic() > deadline:
+            if len(rows) >= count or time.monotonic() > deadline:
                 return rows
             time.sleep(0.2)
 
@@ -183,7 +226,7 @@ def environment() -> dict[str, str]:
 
 
 def reply_of(request: urllib.request.Request) -> Reply:
-    """Return the response, whatever its status."""
+    """Return the response; an error status is no exception."""
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return Reply(answer.status, answer.headers.get("content-type", ""), answer.read())

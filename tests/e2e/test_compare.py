@@ -71,7 +71,7 @@ def test_command_line_identifies_the_deployment_that_fails(receiver: ReceiverPro
     (caused_by,) = ask("deployments", "--filter", f"trace={failing[0]['trace_id']}")
     listed = ask("deployments", "--filter", "service=shop")
     (comparison,) = ask("compare", "dpl_good", "dpl_bad")
-    shifted = ask("shifts", "status=error", "--against", 'name="POST /checkout"')
+    shifted = ask("shifts", "service=shop status=error", "--against", 'name="POST /checkout"')
     report = receiver.command("compare", "dpl_good", "dpl_bad").splitlines()
 
     assert caused_by["deployment"] == "dpl_bad"

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.receiver_process import ReceiverProcess
-from tests.e2e.test_kill import RETRYABLE, pid_of
+from tests.e2e.receiver_process import PATIENCE_S, RETRYABLE, ReceiverProcess
+from tests.e2e.test_kill import pid_of
 
 DELIVERIES = 60
 KILLS = {15: "store", 25: "intake", 35: "store", 45: "intake"}
-PATIENCE_S = 60
 SEED = 20_261_121
 CONFIG = """
 [sampling]
@@ -149,7 +148,9 @@ def test_deleted_ledger_and_deduplication_window_are_reported_until_acknowledged
     while_stopped = running.run_command("ledger", "--verify")
 
     with running:
-        wait_for_metric(running, "trace_drain_ledger_losses 1")
+        running.wait_until(
+            lambda: "trace_drain_ledger_losses 1" in running.metrics(), "the loss is not counted"
+        )
         started = running.run_command("ledger", "--verify")
         checks = running.checks().splitlines()
         (fresh_dir / "ledger.lost").unlink()
@@ -188,12 +189,12 @@ def test_dropped_tables_are_reported_until_acknowledged(fresh_dir: Path) -> None
     change_store(fresh_dir, "DROP TABLE otel_traces SYNC", "DROP TABLE otel_red SYNC")
 
     with running:
-        wait_for_check(running, "tables: ")
+        running.wait_for_check("[-] store tables: ")
         unacknowledged = running.checks()
     with running:
-        wait_for_check(running, "tables: ")
+        running.wait_for_check("[-] store tables: ")
         (fresh_dir / "store.lost").unlink()
-        wait_for_check(running, "[+] store tables")
+        running.wait_for_check("[+] store tables")
 
     assert "table 'otel_traces' is gone and is created again, empty" in unacknowledged
     assert "otel_red" not in unacknowledged
@@ -211,23 +212,9 @@ def test_segments_wait_while_the_embedded_table_is_altered(fresh_dir: Path) -> N
     change_store(fresh_dir, "ALTER TABLE otel_traces MODIFY COLUMN Duration Int32")
 
     with running:
-        wait_for_check(running, "column 'Duration' is Int32; expected UInt64")
+        running.wait_for_check("column 'Duration' is Int32; expected UInt64")
         assert running.post(other).status == 200
     change_store(fresh_dir, "ALTER TABLE otel_traces MODIFY COLUMN Duration UInt64")
 
     with running:
         assert len(running.spans_once_stored(before + 1)) > before
-
-
-def wait_for_check(running: ReceiverProcess, text: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while text not in running.checks():
-        assert time.monotonic() < deadline, running.checks()
-        time.sleep(0.1)
-
-
-def wait_for_metric(running: ReceiverProcess, line: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while line not in running.metrics():
-        assert time.monotonic() < deadline, running.metrics()
-        time.sleep(0.1)

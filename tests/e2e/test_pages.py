@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import time
-import urllib.request
 from pathlib import Path
 
-from tests.e2e.receiver_process import ReceiverProcess, reply_of
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.e2e.test_kill import SPANS_PER_REQUEST, trace_body
-
-PATIENCE_S = 30
 
 
 def page(running: ReceiverProcess, path: str) -> str:
-    reply = reply_of(urllib.request.Request(running.state()["urls"]["api"] + path))
+    reply = running.get(path)
     assert reply.status == 200
     return reply.body.decode()
 
 
 def page_with(running: ReceiverProcess, path: str, text: str) -> str:
     """Return a page once it has a text: tables are created, and counters collected, within seconds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while text not in (found := page(running, path)):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-    return found
+    running.wait_until(lambda: text in page(running, path), f"{path} does not contain '{text}'")
+    return page(running, path)
 
 
 def test_pages_follow_a_first_delivery_until_it_is_readable(fresh_dir: Path) -> None:
@@ -35,7 +28,8 @@ def test_pages_follow_a_first_delivery_until_it_is_readable(fresh_dir: Path) -> 
         assert running.post(b"no JSON").status == 400
         refused = json.loads(page_with(running, "/connect/checks", "1 request refused with 400"))
         assert running.post(trace_body(1)).status == 200
-        running.spans_once_stored(SPANS_PER_REQUEST)
+        running.wait_until_stored()
+        listed = running.command("spans", "--since", "1h", "--format", "jsonl")
         checks = json.loads(page_with(running, "/connect/checks", "No span names its project"))["checks"]
         receiver, tail = page(running, "/receiver"), page(running, "/tail")
 
@@ -46,3 +40,4 @@ def test_pages_follow_a_first_delivery_until_it_is_readable(fresh_dir: Path) -> 
     assert "every received span has an outcome" in receiver
     assert str(fresh_dir) in receiver
     assert tail.count(">span 0<") == 1
+    assert listed.count('"SpanId"') == SPANS_PER_REQUEST

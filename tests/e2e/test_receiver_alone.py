@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 from pathlib import Path
 
-from tests.e2e.receiver_process import POLL_S, STORED_TIMEOUT_S, ReceiverProcess
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.e2e.test_kill import SPANS_PER_REQUEST, trace_body
 
 
@@ -18,11 +17,6 @@ class ReceiverAlone(ReceiverProcess):
             return self._get(self.state()["admin"], "/readyz").status == HTTPStatus.OK
         except (OSError, ValueError, KeyError):
             return False
-
-    def wait_until_stored(self) -> None:
-        deadline = time.monotonic() + STORED_TIMEOUT_S
-        while self.backlog() and time.monotonic() < deadline:
-            time.sleep(POLL_S)
 
 
 def test_receiver_without_the_api_stores_spans(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def test_trace_of_the_sdk_with_default_settings_is_stored_completely(receiver: R
     send_trace(
         receiver,
         OTEL_EXPORTER_OTLP_ENDPOINT="http://{host}:{port}",
-        OTEL_SERVICE_NAME="shop",
+        OTEL_SERVICE_NAME="sdk",
         OTEL_RESOURCE_ATTRIBUTES="platform.projectId=prj_1,platform.deploymentId=dpl_1",
     )
 
-    rows = {row["SpanName"]: row for row in receiver.spans_once_stored(2) if row["ServiceName"] == "shop"}
+    rows = {row["SpanName"]: row for row in receiver.spans_once_stored(2) if row["ServiceName"] == "sdk"}
     root, child = rows["checkout"], rows["charge"]
     assert root["SpanKind"] == "Server"
     assert root["SpanAttributes"] == {"cart.items": "3", "ok": "true"}

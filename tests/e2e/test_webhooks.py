@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.receiver_process import POLL_S, STORED_TIMEOUT_S, ReceiverProcess, Reply
+from tests.e2e.receiver_process import ReceiverProcess, Reply
 from tests.support.webhooks import PATH, SECRET, document, signature
 
 CONFIG = f'[platform.webhook]\npath = "{PATH}"\nsecret_file = "secret"\n'
@@ -19,16 +18,12 @@ def post(receiver: ReceiverProcess, body: bytes) -> Reply:
 
 
 def removed_projects(receiver: ReceiverProcess) -> list[dict[str, Any]]:
-    url = f"http://{receiver.state()['api']}/api/v1/platform/projects"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return [json.loads(line) for line in answer.read().splitlines()][:-1]
+    return [json.loads(line) for line in receiver.get("/api/v1/platform/projects").body.splitlines()][:-1]
 
 
 def removed_once_applied(receiver: ReceiverProcess, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + STORED_TIMEOUT_S
-    while len(found := removed_projects(receiver)) < count and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    return found
+    receiver.wait_until(lambda: len(removed_projects(receiver)) >= count, "the webhooks are not applied")
+    return removed_projects(receiver)
 
 
 def test_p50_webhooks_are_applied_though_every_process_is_killed(fresh_dir: Path) -> None:

@@ -29,7 +29,7 @@ class Reply:
 
 @dataclass
 class Flood:
-    """A client that sends at a rate of its own, whatever the receiver answers."""
+    """A client that sends at a fixed rate and does not wait for responses."""
 
     address: tuple[str, int]
     first_trace: int

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import json
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from receiver.engine.store import Store
-from tests.e2e.receiver_process import ReceiverProcess
+from tests.e2e.receiver_process import PATIENCE_S, ReceiverProcess, reply_of
 from tests.faults.proxy import Proxy
 from tests.torture.checker import check
 from tests.torture.oracle import DRAINS, LANES, Delivery, Oracle
 from tests.torture.senders import SendCounts
 
-SETTLE_S = 90.0
-"""From the end of a fault to an empty journal: a delay between two attempts may be in progress."""
 SEGMENT_BYTES_MAX = 1 << 16
 """Small, so that a short outage leaves several segments."""
 PAUSE_S = 0.1
@@ -58,7 +56,7 @@ class LoadedReceiver(ReceiverProcess):
     def _attempt(self, delivery: Delivery, counts: SendCounts) -> None:
         counts.attempts += 1
         host, port = self.address
-        connection = http.client.HTTPConnection(host, port, timeout=SETTLE_S)
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
         try:
             connection.request("POST", delivery.drain.path, delivery.body, delivery.headers)
             answer = connection.getresponse()
@@ -73,14 +71,14 @@ class LoadedReceiver(ReceiverProcess):
             time.sleep(0.2)
 
     @contextmanager
-    def under_load(self) -> Iterator[None]:
+    def under_load(self, *, pause_s: float = PAUSE_S) -> Iterator[None]:
         """Send one delivery after another while the block runs."""
         ending = threading.Event()
         failures: list[BaseException] = []
 
         def run() -> None:
             try:
-                while not ending.wait(PAUSE_S):
+                while not ending.wait(pause_s):
                     self.deliver()
             except BaseException as failure:  # noqa: BLE001 - raised below
                 failures.append(failure)
@@ -91,28 +89,17 @@ class LoadedReceiver(ReceiverProcess):
             yield
         finally:
             ending.set()
-            thread.join(SETTLE_S)
+            thread.join(PATIENCE_S)
         if failures:
             raise failures[0]
 
-    def wait_until(self, is_true: Callable[[], object], what: str, *, patience_s: float = SETTLE_S) -> None:
-        """Wait until the condition is true, polling for longer than one failing attempt takes."""
-        wait_for_condition(is_true, what, self._describe, patience_s=patience_s)
-
-    def _describe(self) -> str:
-        return f"{self.readiness()}, {len(self.backlog())} segments\n{self.log()[-3_000:]}"
-
     def readiness(self) -> dict[str, str]:
         """Return the reason of each check of the store process, and the HTTP status as `ready`."""
-        connection = http.client.HTTPConnection(*_host_and_port(str(self.state()["admin"])), timeout=10)
-        try:
-            connection.request("GET", "/readyz", headers={"Accept": "application/json"})
-            answer = connection.getresponse()
-            checks = json.loads(answer.read())["checks"]
-        finally:
-            connection.close()
+        url = f"{self.state()['urls']['admin']}/readyz"
+        reply = reply_of(urllib.request.Request(url, headers={"Accept": "application/json"}))
+        checks = reply.json()["checks"]
         reasons = {check["name"]: check["reason"] for check in checks if check["process"] == "store"}
-        return {**reasons, "ready": str(answer.status)}
+        return {**reasons, "ready": str(reply.status)}
 
     @property
     def trouble(self) -> str:
@@ -129,7 +116,7 @@ class LoadedReceiver(ReceiverProcess):
         lines = [line for line in self.metrics().splitlines() if line.startswith(f"trace_drain_{name}")]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
-    def assert_kept(self, *, settle_s: float = SETTLE_S) -> None:
+    def assert_kept(self, *, settle_s: float = PATIENCE_S) -> None:
         """Assert that acknowledged spans are stored once and unchanged, and the receiver is healthy."""
         self.wait_until(
             lambda: not self.backlog() and not self.trouble,
@@ -144,7 +131,7 @@ class LoadedReceiver(ReceiverProcess):
 
 
 def wait_for_condition(
-    is_true: Callable[[], object], what: str, more: Callable[[], str] = str, *, patience_s: float = SETTLE_S
+    is_true: Callable[[], object], what: str, more: Callable[[], str] = str, *, patience_s: float = PATIENCE_S
 ) -> None:
     """Poll until the condition is true; fail with `what` after `patience_s`."""
     deadline_s = time.monotonic() + patience_s
@@ -157,8 +144,3 @@ def url_through(proxy: Proxy, server_url: str, database: str, *, scheme: str = "
     """Return the store's URL with the proxy's port."""
     user = server_url.partition("://")[2].partition("@")[0]
     return f"{scheme}://{user}@127.0.0.1:{proxy.port}/{database}"
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition("/")[2].rpartition(":")
-    return host, int(port)

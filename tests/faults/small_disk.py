@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -16,7 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.receiver_process import ReceiverProcess
+from tests.e2e.test_kill import pid_of
+from tests.support.strace import attached, injection
 
 DISK_BYTES = 64 << 20
 CONFIG = """
@@ -86,29 +89,12 @@ class SmallDiskReceiver:
             )
             time.sleep(every_s)
 
-    def wait_until_stored(self) -> None:
-        """Wait until the journal is empty."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.running.backlog():
-            assert time.monotonic() < deadline, f"journal is not empty: {self.running.backlog()}"
-            time.sleep(POLL_S)
-
     def spans_by_trace(self) -> Counter[str]:
         """Count the stored spans of each trace, once the journal is empty."""
-        self.wait_until_stored()
+        self.running.wait_until_stored(patience_s=PATIENCE_S)
         rows = Counter(str(row["TraceId"]) for row in self.running.spans())
         assert set(rows) <= self.issued
         return rows
-
-    def intake_pid(self) -> int:
-        return int(self.running.state()["pids"]["intake"][0])
-
-    def wait_for_intake_restart(self, pid: int) -> None:
-        """Wait until the supervisor has replaced this intake, which is expected to exit."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.intake_pid() == pid:
-            assert time.monotonic() < deadline, f"intake {pid} still runs: {self.running.log()[-2_000:]}"
-            time.sleep(POLL_S)
 
     @contextmanager
     def filled(self, left_bytes: int) -> Iterator[None]:
@@ -125,25 +111,20 @@ class SmallDiskReceiver:
             ballast.unlink()
 
     @contextmanager
-    def injected(self, rule: str, log: Path) -> Iterator[bool]:
-        """Inject a fault into system calls of the intake; yields False if strace may not attach."""
-        rules = ["-e", f"trace={rule.partition(':')[0]}", "-e", f"inject={rule}"]
-        command = ["strace", "-f", "-p", str(self.intake_pid()), *rules, "-o", str(log)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as strace:
-            assert strace.stderr is not None
-            is_attached = b"attached" in strace.stderr.readline()
-            try:
-                yield is_attached
-            finally:
-                strace.send_signal(signal.SIGINT)
+    def injected(self, calls: str, fault: str, log: Path) -> Iterator[None]:
+        """Inject a fault into system calls of the intake."""
+        with attached(pid_of(self.running, "intake"), log, injection(calls, fault)):
+            yield
 
     @contextmanager
-    def read_only(self) -> Iterator[bool]:
-        """Make the file system read-only; yields False if the system does not permit it."""
+    def read_only(self) -> Iterator[None]:
+        """Make the file system read-only. Skips the test where that is not permitted."""
         path = str(self.journal)
         is_mounted = mount("--bind", path, path)
         try:
-            yield is_mounted and mount("-o", "remount,bind,ro", path)
+            if not is_mounted or not mount("-o", "remount,bind,ro", path):
+                pytest.skip("a read-only bind mount is not permitted here")
+            yield
         finally:
             if is_mounted:
                 unmount(self.journal)

@@ -27,8 +27,8 @@ from receiver.redelivery.window import TICK_S, Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
-from tests.crash.commit_and_drain import WINDOW, commit_deliveries, new_writer, open_appender, open_ledger
-from tests.crash.recovery import ChildOutput, copies_in
+from tests.faults.commit_and_drain import WINDOW, commit_deliveries, new_writer, open_appender, open_ledger
+from tests.faults.recovery import ChildOutput, copies_in
 from tests.support.fake_clickhouse import NOW_S, MemoryStore
 from tests.support.redelivery import POLICY
 from tests.support.segments import DIGEST_KEY, day_of

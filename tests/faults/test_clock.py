@@ -8,14 +8,13 @@ import shutil
 import struct
 import subprocess
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.receiver_process import ReceiverProcess, reply_of
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import trace_body
 
@@ -25,7 +24,7 @@ EXPIRES_IN_S = 6
 MERGE_S = 4
 """Time after which expired rows would be gone: an INSERT triggers a merge."""
 TRACE_LATER = 1_000
-PATIENCE_S = 60
+CLOCK_WARNING = "[-] store clock"
 CONFIG = "[store]\nretention_days = 1\nlate_margin_days = 0\n"
 
 
@@ -64,28 +63,6 @@ def receiver(wall_clock: WallClock, tmp_path: Path) -> Iterator[ReceiverProcess]
         yield running
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.1)
-
-
-def is_readable(running: ReceiverProcess, trace: int) -> bool:
-    base = str(running.state()["urls"]["api"])
-    try:
-        return reply_of(urllib.request.Request(f"{base}/api/v1/traces/{trace:032x}")).status == 200
-    except OSError:
-        return False
-
-
-def clock_warning(running: ReceiverProcess) -> str:
-    """Return the line of `/readyz` about the clock."""
-    base = str(running.state()["urls"]["admin"])
-    text = reply_of(urllib.request.Request(f"{base}/readyz?verbose")).body.decode()
-    return next((line for line in text.splitlines() if line.startswith("[-] store clock")), "")
-
-
 @pytest.mark.fault("the wall clock is set forwards and backwards, by an hour, a day and a year")
 @pytest.mark.timeout(300)
 def test_clock_step_is_reported_and_no_span_is_lost_or_stored_twice(
@@ -95,13 +72,15 @@ def test_clock_step_is_reported_and_no_span_is_lost_or_stored_twice(
     bodies: list[bytes] = []
     for trace, step_s in enumerate(steps_s, 1):
         wall_clock.set(step_s)
-        wait_until(lambda: clock_warning(receiver), f"readyz does not warn of a step of {step_s} s")
-        bodies.append(trace_body(trace, time.time_ns()))
+        receiver.wait_for_check(CLOCK_WARNING)
+        bodies.append(trace_body(trace))
         # Earlier deliveries, too: the deduplication window does not depend on the wall clock.
         assert {receiver.post(body).status for body in bodies} == {200}
-        wait_until(lambda trace=trace: is_readable(receiver, trace), f"trace {trace} is not readable")  # type: ignore[misc]
+        receiver.wait_until_readable(trace)
         wall_clock.set(0)
-        wait_until(lambda: not clock_warning(receiver), "the corrected clock is not trusted again")
+        receiver.wait_until(
+            lambda: CLOCK_WARNING not in receiver.checks(), "the corrected clock is not trusted again"
+        )
 
     rows = receiver.spans_once_stored(3 * len(steps_s))
     assert Counter(row["TraceId"] for row in rows) == {
@@ -114,24 +93,29 @@ def test_clock_step_is_reported_and_no_span_is_lost_or_stored_twice(
 def test_nothing_expires_while_the_clock_is_not_trusted(
     receiver: ReceiverProcess, wall_clock: WallClock
 ) -> None:
+    # First, so that the span does not expire earlier on a slow machine.
+    wall_clock.set(YEAR_S)
+    receiver.wait_for_check(CLOCK_WARNING)
     old_ns = time.time_ns() - (DAY_S - EXPIRES_IN_S) * 10**9
     expired_at_s = time.monotonic() + EXPIRES_IN_S
     assert receiver.post(trace_body(1, old_ns)).status == 200
-    wait_until(lambda: is_readable(receiver, 1), "the old span is not stored")
-    wall_clock.set(YEAR_S)
-    wait_until(lambda: clock_warning(receiver), "readyz does not warn")
+    receiver.wait_until_readable(1)
     for trace in itertools.count(2):
-        assert receiver.post(trace_body(trace, time.time_ns())).status == 200
-        wait_until(lambda trace=trace: is_readable(receiver, trace), f"trace {trace} is not stored")  # type: ignore[misc]
+        assert receiver.post(trace_body(trace)).status == 200
+        receiver.wait_until_readable(trace)
         if time.monotonic() > expired_at_s + MERGE_S:
             break
-    survived = is_readable(receiver, 1)
+    survived = receiver.is_readable(1)
     receiver.kill(pid_of(receiver, "store"))
-    wait_until(lambda: "stays closed" in receiver.log(), "an engine was opened under the wrong clock")
-    posted = receiver.post(trace_body(TRACE_LATER, time.time_ns())).status
+    receiver.wait_until(
+        lambda: "stays closed" in receiver.log(), "an engine was opened under the wrong clock"
+    )
+    posted = receiver.post(trace_body(TRACE_LATER)).status
     wall_clock.set(0)
-    wait_until(lambda: is_readable(receiver, TRACE_LATER), "the delivery during the outage is not stored")
+    receiver.wait_until_readable(TRACE_LATER)
 
     assert survived
     assert posted == 200
-    wait_until(lambda: not is_readable(receiver, 1), "the expired span remains after the clock was corrected")
+    receiver.wait_until(
+        lambda: not receiver.is_readable(1), "the expired span remains after the clock was corrected"
+    )

@@ -17,18 +17,18 @@ import pytest
 
 from receiver.durable.files import Files
 from receiver.errors import OperatorError
-from tests.crash.commit_and_drain import run_scenario
-from tests.crash.recovery import ChildOutput, assert_promises_are_kept
+from tests.faults.commit_and_drain import run_scenario
+from tests.faults.recovery import ChildOutput, assert_promises_are_kept
 from tests.support.faulty_disk import (
     READ_CALLS,
     SYNC_CALLS,
     UNAFFECTED_CALLS,
     WRITE_CALLS,
     DiskFault,
+    faults_at_each_call,
     process_with,
 )
 
-CALLS_MAX = 2_000
 SHORT = 0
 """No error: the write accepts half of the bytes."""
 
@@ -64,14 +64,11 @@ def fail_and_recover(directory: Path, fault: DiskFault) -> None:
 def test_promises_hold_whichever_file_operation_is_refused(
     quick_dir: Path, code: int, calls: frozenset[str], *, is_permanent: bool
 ) -> None:
-    for at in range(1, CALLS_MAX):
-        directory = quick_dir / str(at)
+    error = partial(OSError, code, "refused") if code else None
+    for fault in faults_at_each_call(calls, error, is_permanent=is_permanent):
+        directory = quick_dir / str(fault.at)
         directory.mkdir()
-        fault = DiskFault(calls, at, is_permanent, partial(OSError, code, "refused") if code else None)
 
         fail_and_recover(directory, fault)
 
         shutil.rmtree(directory)
-        if not fault.is_reached:
-            return
-    pytest.fail(f"more than {CALLS_MAX} calls; expected the scenario to need fewer")

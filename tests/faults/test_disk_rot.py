@@ -20,8 +20,8 @@ from receiver.journal.frame import answers_of
 from receiver.journal.names import Kind, file_name, start_name
 from receiver.redelivery.window import Window
 from receiver.writer.progress import Progress
-from tests.crash.commit_and_drain import WINDOW, commit_deliveries
-from tests.crash.recovery import copies_in, drain
+from tests.faults.commit_and_drain import WINDOW, commit_deliveries
+from tests.faults.recovery import copies_in, drain
 from tests.support.fake_clickhouse import MemoryStore
 from tests.support.journal import append, appender, recovered
 from tests.support.record_layout import HEADER_BYTES, record

@@ -6,10 +6,7 @@ every acknowledged delivery is stored once.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +14,15 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.receiver_process import ReceiverProcess
+from tests.e2e.test_kill import pid_of
 from tests.faults.small_disk import CONFIG, DISK_BYTES, SmallDiskReceiver, mount, unmount
 from tests.support.server_process import Server
+from tests.support.strace import needs_strace
 
 POSTS = 5
 KIB = 1024
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        shutil.which("strace") is None, reason="strace is not installed; it injects the faults"
-    ),
-]
+pytestmark = [pytest.mark.timeout(400), needs_strace]
 
 
 @contextmanager
@@ -53,7 +47,7 @@ def module_receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallD
 def receiver(module_receiver: SmallDiskReceiver) -> Iterator[SmallDiskReceiver]:
     """The receiver, healthy before the fault; afterwards every acknowledged delivery must be stored once."""
     module_receiver.post_until(200)
-    module_receiver.wait_until_stored()
+    module_receiver.running.wait_until_stored()
     yield module_receiver
     module_receiver.post_until(200)
     stored = module_receiver.spans_by_trace()
@@ -76,9 +70,7 @@ def test_disk_without_a_free_byte_accepts_no_delivery(receiver: SmallDiskReceive
 
 @pytest.mark.fault("the file system becomes read-only")
 def test_read_only_disk_is_answered_503_until_it_is_writable_again(receiver: SmallDiskReceiver) -> None:
-    with receiver.read_only() as is_injected:
-        if not is_injected:
-            pytest.skip("a read-only bind mount is not permitted here")
+    with receiver.read_only():
         receiver.post_until(503)
         assert {receiver.post() for _ in range(POSTS)} == {503}
 
@@ -87,9 +79,7 @@ def test_read_only_disk_is_answered_503_until_it_is_writable_again(receiver: Sma
 def test_slow_disk_is_answered_503_by_the_answer_deadline(
     receiver: SmallDiskReceiver, tmp_path: Path
 ) -> None:
-    with receiver.injected("fdatasync:delay_enter=4s", tmp_path / "strace") as is_injected:
-        if not is_injected:
-            pytest.skip("strace may not attach here")
+    with receiver.injected("fdatasync", "delay_enter=4s", tmp_path / "strace"):
         assert [receiver.post() for _ in range(2)] == [503, 503]
 
 
@@ -98,9 +88,7 @@ def test_nothing_is_acknowledged_while_syncs_fail_and_refused_deliveries_are_nev
     receiver: SmallDiskReceiver, tmp_path: Path
 ) -> None:
     before = set(receiver.issued)
-    with receiver.injected("fdatasync,fsync:error=EIO", tmp_path / "strace") as is_injected:
-        if not is_injected:
-            pytest.skip("strace may not attach here")
+    with receiver.injected("fdatasync,fsync", "error=EIO", tmp_path / "strace"):
         assert {receiver.post() for _ in range(POSTS)} == {503}
         refused = receiver.issued - before
 
@@ -110,9 +98,7 @@ def test_nothing_is_acknowledged_while_syncs_fail_and_refused_deliveries_are_nev
 
 @pytest.mark.fault("a single sync fails")
 def test_one_failed_sync_costs_one_answer(receiver: SmallDiskReceiver, tmp_path: Path) -> None:
-    with receiver.injected("fdatasync:error=EIO:when=1", tmp_path / "strace") as is_injected:
-        if not is_injected:
-            pytest.skip("strace may not attach here")
+    with receiver.injected("fdatasync", "error=EIO:when=1", tmp_path / "strace"):
         assert [receiver.post() for _ in range(POSTS)] == [503, *[200] * (POSTS - 1)]
 
 
@@ -120,9 +106,7 @@ def test_one_failed_sync_costs_one_answer(receiver: SmallDiskReceiver, tmp_path:
 def test_nothing_is_acknowledged_without_free_descriptors(
     receiver: SmallDiskReceiver, tmp_path: Path
 ) -> None:
-    with receiver.injected("openat:error=EMFILE", tmp_path / "strace") as is_injected:
-        if not is_injected:
-            pytest.skip("strace may not attach here")
+    with receiver.injected("openat", "error=EMFILE", tmp_path / "strace"):
         assert {receiver.post() for _ in range(POSTS)} == {503}
 
 
@@ -137,7 +121,7 @@ def test_journal_that_filled_its_disk_is_still_drained(tmp_path: Path, server: S
     ):
         receiver = SmallDiskReceiver(running, data)
         receiver.post_until(200)
-        receiver.wait_until_stored()
+        running.wait_until_stored()
         server.inject_fault("reset", times=1_000_000)
         receiver.post_until(503, padding_bytes=2_000 * KIB, every_s=0.0)
         receiver.post_until(503, padding_bytes=8 * KIB, every_s=0.0)
@@ -169,38 +153,13 @@ def replace(directory: Path) -> None:
 def test_nothing_is_acknowledged_into_a_removed_journal_and_a_new_intake_makes_another(
     receiver: SmallDiskReceiver, remove: Callable[[Path], None]
 ) -> None:
-    pid = receiver.intake_pid()
+    pid = pid_of(receiver.running, "intake")
     for start in receiver.journal.iterdir():
         remove(start)
 
     receiver.post()
 
-    receiver.wait_for_intake_restart(pid)
-    receiver.post_until(200)
-
-
-@pytest.mark.fault("a second receiver is started on the same journal directory")
-def test_second_receiver_on_the_directory_fails_with_a_reason_and_does_no_harm(
-    receiver: SmallDiskReceiver,
-) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "receiver.cli",
-        "serve",
-        "--data",
-        str(receiver.running.data),
-        *receiver.running.flags,
-    ]
-    free_ports = [
-        word for flag in ("--listen", "--admin-listen", "--api-listen") for word in (flag, "127.0.0.1:0")
-    ]
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path), **os.environ}
-
-    second = subprocess.run(
-        [*command, *free_ports], capture_output=True, text=True, check=False, timeout=60, env=environment
+    receiver.running.wait_until(
+        lambda: pid_of(receiver.running, "intake") != pid, "the intake is not replaced"
     )
-
-    assert second.returncode != 0
-    assert "another receiver uses it" in second.stderr
-    assert receiver.post() == 200
+    receiver.post_until(200)

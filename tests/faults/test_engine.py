@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +12,36 @@ import pytest
 from receiver.engine.embedded import Bootstrap, EmbeddedStore
 from receiver.errors import OperatorError
 from tests.faults.engine_child import AGES_DAYS
+from tests.faults.variant import IS_LONG
+from tests.support.strace import injection, needs_strace, run_child, was_injected
 
-ROOT = Path(__file__).parents[2]
-STRACE = shutil.which("strace")
+SYNCS = ("1", "7", "1+")
+"""Syncs that fail: the first, the seventh, and all."""
 RENAMES = 6
 """Renames of one INSERT over three days: each day's part, in the table and in its companion."""
 
-needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed; it injects the faults")
 
-
-def run(directory: Path, *words: str, inject: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a child, under strace if a fault is injected."""
-    command = [sys.executable, "-B", "-m", "tests.faults.engine_child", str(directory), *words]
-    if inject:
-        call = inject.partition(":")[0]
-        log = str(directory / f"strace-{'-'.join(words)}")
-        traced = [str(STRACE), "-f", "-qq", "-o", log, "-e", f"trace={call}", "-e", f"inject={inject}"]
-        command = [*traced, *command]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-
-
-def output_of(directory: Path, *words: str, inject: str = "") -> dict[str, Any]:
+def output_of(directory: Path, *words: str) -> dict[str, Any]:
     """Run a child that must succeed, and return the object that it prints."""
-    done = run(directory, *words, inject=inject)
+    done = run_child("tests.faults.engine_child", str(directory), *words)
     assert done.returncode == 0, done.stderr[-3_000:]
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def was_injected(directory: Path, *words: str) -> bool:
-    """Return whether strace injected the fault."""
-    trace = (directory / f"strace-{'-'.join(words)}").read_text()
-    return "(INJECTED)" in trace or "SIGKILL" in trace
+def run_with_fault(directory: Path, *words: str, call: str, fault: str) -> str:
+    """Run a child with a fault, which must occur, and return what it prints."""
+    log = directory / "strace"
+    done = run_child(
+        "tests.faults.engine_child", str(directory), *words, log=log, rules=injection(call, fault)
+    )
+    assert was_injected(log), done.stderr[-3_000:]
+    return done.stdout
+
+
+def run_killed_at_rename(directory: Path, *words: str, when: int) -> None:
+    """Run a child that is killed at its n-th rename."""
+    run_with_fault(directory, *words, call="rename", fault=f"signal=SIGKILL:when={when}")
 
 
 def assert_recovered(directory: Path, count: int) -> None:
@@ -66,12 +61,11 @@ def assert_recovered(directory: Path, count: int) -> None:
     "the store process is killed when the engine renames a part into place; the INSERT is retried"
 )
 @pytest.mark.timeout(240)
-def test_insert_killed_at_a_rename_of_a_part_is_completed(tmp_path: Path, faults_heavy: bool) -> None:  # noqa: FBT001 - a fixture
+def test_insert_killed_at_a_rename_of_a_part_is_completed(tmp_path: Path) -> None:
     output_of(tmp_path, "create")
-    kills = range(1, RENAMES + 1) if faults_heavy else (1, 2, 4)
+    kills = range(1, RENAMES + 1) if IS_LONG else (1, 2, 4)
     for number, when in enumerate(kills, 2):
-        run(tmp_path, "insert", str(number), inject=f"rename:signal=SIGKILL:when={when}")
-        assert was_injected(tmp_path, "insert", str(number))
+        run_killed_at_rename(tmp_path, "insert", str(number), when=when)
 
     assert_recovered(tmp_path, len(kills) + 1)
 
@@ -79,27 +73,26 @@ def test_insert_killed_at_a_rename_of_a_part_is_completed(tmp_path: Path, faults
 @needs_strace
 @pytest.mark.fault("the writer is killed again while it completes an INSERT, at each rename of a part")
 @pytest.mark.timeout(240)
-def test_insert_whose_recovery_was_killed_is_completed(tmp_path: Path, faults_heavy: bool) -> None:  # noqa: FBT001 - a fixture
+def test_insert_whose_recovery_was_killed_is_completed(tmp_path: Path) -> None:
     output_of(tmp_path, "create")
-    run(tmp_path, "insert", "2", inject="rename:signal=SIGKILL:when=2")
-    for when in range(1, RENAMES + 1) if faults_heavy else (1, 2):
-        run(tmp_path, "recover", "2", inject=f"rename:signal=SIGKILL:when={when}")
+    run_killed_at_rename(tmp_path, "insert", "2", when=2)
+    for when in range(1, RENAMES + 1) if IS_LONG else (1, 2):
+        run_killed_at_rename(tmp_path, "recover", "2", when=when)
 
-    assert was_injected(tmp_path, "recover", "2")
     assert_recovered(tmp_path, 2)
 
 
 @needs_strace
 @pytest.mark.fault("a sync of the embedded engine fails, once or permanently")
-@pytest.mark.parametrize("when", ["1", "7", "1+"])
-def test_insert_whose_sync_failed_is_reported_as_failed_and_completed(tmp_path: Path, when: str) -> None:
+def test_insert_whose_sync_failed_is_reported_as_failed_and_completed(tmp_path: Path) -> None:
     output_of(tmp_path, "create")
 
-    output = output_of(tmp_path, "insert", "2", inject=f"fdatasync:error=EIO:when={when}")
+    for number, when in enumerate(SYNCS, 2):
+        fault = f"error=EIO:when={when}"
+        output = run_with_fault(tmp_path, "insert", str(number), call="fdatasync", fault=fault)
+        assert json.loads(output)["result"] != "ok", when
 
-    assert was_injected(tmp_path, "insert", "2")
-    assert output["result"] != "ok"
-    assert_recovered(tmp_path, 2)
+    assert_recovered(tmp_path, 1 + len(SYNCS))
 
 
 @pytest.mark.fault(
@@ -114,7 +107,7 @@ def test_failed_statement_leaves_no_rows_in_the_next_insert(tmp_path: Path) -> N
 @pytest.mark.fault("the disk is full while the embedded store is first created, and the process is killed")
 @pytest.mark.parametrize("moment", ["open", "schema"])
 def test_store_whose_creation_was_interrupted_is_created_again(tmp_path: Path, moment: str) -> None:
-    run(tmp_path, "create", moment)
+    run_child("tests.faults.engine_child", str(tmp_path), "create", moment)
     assert (tmp_path / "data" / "store").exists()
     assert (tmp_path / "data" / "store.creating").exists()
 
@@ -183,7 +176,22 @@ def test_store_whose_table_definitions_are_empty_files_is_incomplete(tmp_path: P
 
 @pytest.mark.fault("a row is refused only by the table behind a `Distributed` table")
 def test_trial_insert_over_a_distributed_table_reaches_the_table_that_stores_the_rows(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.faults.distributed_child", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
+    assert output_of(tmp_path, "distributed") == {"before": None, "code": 469}
 
-    assert done.stdout == "None 469\n", done.stderr
+
+@pytest.mark.fault("the disk refuses writes of an INSERT, and the embedded engine reports no error")
+def test_insert_refused_by_the_disk_fails_and_leaves_no_unreadable_part(tmp_path: Path) -> None:
+    assert output_of(tmp_path, "full_insert") == {"code": 75, "before": 0, "rows": 3_000}
+
+
+@pytest.mark.fault("the disk refuses writes while the companion table is refilled")
+def test_refill_refused_by_the_disk_fails_and_leaves_no_unreadable_part(tmp_path: Path) -> None:
+    assert output_of(tmp_path, "full_refill") == {"code": 75, "traces": 3_000}
+
+
+@pytest.mark.fault("the disk refuses writes of a merge")
+def test_merge_refused_by_the_disk_is_detected_and_undone_by_reopening_the_engine(tmp_path: Path) -> None:
+    output = output_of(tmp_path, "full_merge")
+
+    assert "unreadable parts" in output["error"]
+    assert output["rows"] == 4_000

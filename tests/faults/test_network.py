@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import pytest
 
 from tests.e2e.receiver_process import ReceiverProcess
 from tests.faults.bodies import trace_body
+from tests.faults.load import assert_stored_once, deliver
 from tests.faults.variant import IS_LONG, sampled
 from tests.faults.wire import Wire, post, post_head
 
@@ -27,8 +27,6 @@ header_timeout_s = 2
 body_grace_s = 2
 answer_deadline_s = 5
 """
-PATIENCE_S = 60
-SPANS = 3
 CUTS_SHORT = 24
 SLOW_COUNT = 12
 
@@ -40,26 +38,8 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProce
         yield running
 
 
-def post_until_accepted(address: tuple[str, int], body: bytes) -> None:
-    """Post the same body until it is accepted, as a client does after a lost connection."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while (status := post(address, body)) != 200:
-        assert status in {0, 429, 503}
-        assert time.monotonic() < deadline_s, f"the delivery was not accepted within {PATIENCE_S} s"
-        time.sleep(0.1)
-
-
-def assert_stored_once(receiver: ReceiverProcess, traces: range) -> None:
-    """Assert that each of these traces is stored whole and once."""
-    expected = {f"{trace:032x}" for trace in traces}
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
-        stored = Counter(row["TraceId"] for row in receiver.spans() if row["TraceId"] in expected)
-        if stored.keys() == expected or time.monotonic() > deadline_s:
-            break
-        time.sleep(0.5)
-
-    assert stored == dict.fromkeys(expected, SPANS)
+def ids(first: int, count: int) -> set[str]:
+    return {f"{trace:032x}" for trace in range(first, first + count)}
 
 
 def send_partial_request(address: tuple[str, int], request: bytes, sent_bytes: int) -> None:
@@ -85,16 +65,16 @@ def read_partial_answer(address: tuple[str, int], request: bytes, read_bytes: in
 @pytest.mark.fault("the connection is cut after every byte of the request, by a reset or an orderly close")
 @pytest.mark.timeout(900)
 def test_request_cut_at_any_byte_and_sent_again_is_stored_once(receiver: ReceiverProcess) -> None:
-    start_ns, first = time.time_ns(), 0x1000
-    size_bytes = len(trace_body(first, start_ns)) + len(post_head(len(trace_body(first, start_ns))))
+    first = 0x1000
+    size_bytes = len(trace_body(first)) + len(post_head(len(trace_body(first))))
     cuts = sampled(range(size_bytes + 1), CUTS_SHORT)
-    bodies = [trace_body(first + place, start_ns) for place in range(len(cuts))]
+    bodies = [trace_body(trace) for trace in range(first, first + len(cuts))]
     for cut, body in zip(cuts, bodies, strict=True):
         send_partial_request(receiver.address, post_head(len(body)) + body, cut)
     for body in bodies:
-        post_until_accepted(receiver.address, body)
+        deliver(receiver, body)
 
-    assert_stored_once(receiver, range(first, first + len(cuts)))
+    assert_stored_once(receiver, ids(first, len(cuts)))
 
 
 @pytest.mark.fault("the connection is cut after every byte of the answer")
@@ -102,41 +82,41 @@ def test_request_cut_at_any_byte_and_sent_again_is_stored_once(receiver: Receive
 def test_delivery_whose_answer_was_cut_at_any_byte_and_that_is_sent_again_is_stored_once(
     receiver: ReceiverProcess,
 ) -> None:
-    start_ns, first = time.time_ns(), 0x2000
+    first = 0x2000
     with Wire(receiver.address) as wire:
-        body = trace_body(first, start_ns)
+        body = trace_body(first)
         wire.socket.sendall(post_head(len(body)) + body)
         size_bytes = len(wire.socket.recv(65_536))
     cuts = sampled(range(size_bytes + 1), CUTS_SHORT)
-    bodies = [trace_body(first + place, start_ns) for place in range(len(cuts))]
+    bodies = [body, *(trace_body(trace) for trace in range(first + 1, first + len(cuts)))]
     was_answered = [
         read_partial_answer(receiver.address, post_head(len(body)) + body, cut)
         for cut, body in zip(cuts, bodies, strict=True)
     ]
     for body in bodies:
-        post_until_accepted(receiver.address, body)
+        deliver(receiver, body)
 
     assert all(was_answered)
-    assert_stored_once(receiver, range(first, first + len(cuts)))
+    assert_stored_once(receiver, ids(first, len(cuts)))
 
 
 @pytest.mark.fault("twice the allowed number of connections stall in the headers, in the body, or after it")
 @pytest.mark.timeout(180)
 def test_half_open_connections_are_closed_and_others_are_served(receiver: ReceiverProcess) -> None:
-    body = trace_body(0x3000, time.time_ns())
+    body = trace_body(0x3000)
     request = post_head(len(body)) + body
     silent_after = (0, 10, len(request) - len(body) // 2)
-    with ExitStack() as location:
+    with ExitStack() as connections:
         opened = 0
-        for place in range(4 * CONNECTIONS_MAX):
+        for number in range(4 * CONNECTIONS_MAX):
             with suppress(OSError):
-                wire = location.enter_context(Wire(receiver.address))
-                wire.socket.sendall(request[: silent_after[place % len(silent_after)]])
+                wire = connections.enter_context(Wire(receiver.address))
+                wire.socket.sendall(request[: silent_after[number % len(silent_after)]])
                 opened += 1
-        post_until_accepted(receiver.address, body)
+        deliver(receiver, body)
 
     assert opened > 2 * CONNECTIONS_MAX
-    assert_stored_once(receiver, range(0x3000, 0x3001))
+    assert_stored_once(receiver, ids(0x3000, 1))
 
 
 def send_slowly(address: tuple[str, int], request: bytes, ended: threading.Event) -> bool:
@@ -175,7 +155,7 @@ def send_without_reading(address: tuple[str, int], request: bytes, ended: thread
 def test_slow_senders_and_clients_that_never_read_are_disconnected_and_delay_no_other_sender(
     receiver: ReceiverProcess,
 ) -> None:
-    slow_body = trace_body(0x4000, time.time_ns(), text="x" * 4_000)
+    slow_body = trace_body(0x4000, text="x" * 4_000)
     slow = post_head(len(slow_body)) + slow_body
     unread = post_head(0, path="/nowhere")
     ended, statuses = threading.Event(), Counter[int]()
@@ -186,14 +166,14 @@ def test_slow_senders_and_clients_that_never_read_are_disconnected_and_delay_no_
             *(pool.submit(send_without_reading, receiver.address, unread, ended) for _ in range(readers)),
         ]
         count = 400 if IS_LONG else 40
-        for place in range(count):
-            statuses[post(receiver.address, trace_body(0x5000 + place, time.time_ns()))] += 1
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not all(future.done() for future in futures) and time.monotonic() < deadline_s:
-            time.sleep(0.2)
-        ended.set()
+        for trace in range(0x5000, 0x5000 + count):
+            statuses[post(receiver.address, trace_body(trace))] += 1
+        try:
+            receiver.wait_until(lambda: all(future.done() for future in futures), "connections stay open")
+        finally:
+            ended.set()
         were_closed = [future.result() for future in futures]
 
     assert statuses == {200: count}
     assert all(were_closed)
-    assert_stored_once(receiver, range(0x5000, 0x5000 + count))
+    assert_stored_once(receiver, ids(0x5000, count))

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.recording import DATA, Call, lay_out, play_all, record
-from tests.crash.recovery import ChildOutput, assert_promises_are_kept
+from tests.faults.recording import CALLS, CALLS_OF_DIRECTORIES, DATA, Call, lay_out, play_all, record
+from tests.faults.recovery import ChildOutput, assert_promises_are_kept
 from tests.support.memory_disk import MemoryDisk
+from tests.support.strace import needs_strace
 
-STRACE = shutil.which("strace")
 SEEDS = range(int(os.environ.get("TRACE_DRAIN_TEST_POWER_SEEDS", "2")))
 """How often a random loss is simulated after each call."""
 
 Loss = Callable[[MemoryDisk], None]
 Calls = list[Call]
 
-pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed; it records the calls")
+pytestmark = needs_strace
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def recorded_with_failed_sync(tmp_path_factory: pytest.TempPathFactory) -> list[
 
 
 def record_calls(directory: Path, *injected: str) -> list[Call]:
-    assert STRACE is not None
     data = directory / "data"
     data.mkdir()
-    return record(STRACE, "tests.crash.commit_and_drain", data, directory / "strace", *injected)
+    recorded = record("tests.faults.commit_and_drain", data, directory / "strace", *injected)
+    return [call for call, _ in recorded]
 
 
 def process_killed(disk: MemoryDisk) -> None:
@@ -87,6 +87,10 @@ def contents(disk: MemoryDisk, directory: Path) -> list[object]:
     return entries
 
 
+def test_recording_has_every_kind_of_call(recorded_calls: Calls) -> None:
+    assert {call.name for call in recorded_calls} == {*CALLS, *CALLS_OF_DIRECTORIES}
+
+
 @pytest.mark.fault("kill -9 after every file operation of commits and drains")
 def test_killed_process_leaves_what_it_acknowledged(recorded_calls: Calls, quick_dir: Path) -> None:
     assert recover_after_each_call(recorded_calls, quick_dir, lambda _moment: process_killed) > 100
@@ -114,9 +118,7 @@ def test_acknowledged_deliveries_survive_a_random_loss_of_unsynced_data(
 def test_delivery_whose_sync_failed_is_not_acknowledged(
     recorded_with_failed_sync: Calls, quick_dir: Path, seed: int
 ) -> None:
-    assert (
-        recover_after_each_call(
-            recorded_with_failed_sync, quick_dir, lambda moment: random_loss(seed, moment)
-        )
-        > 100
+    outcomes = recover_after_each_call(
+        recorded_with_failed_sync, quick_dir, lambda moment: random_loss(seed, moment)
     )
+    assert outcomes > 100

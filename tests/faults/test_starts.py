@@ -45,7 +45,7 @@ def test_receiver_started_without_clickhouse_accepts_deliveries_up_to_the_journa
     proxy.down()
     url = url_through(proxy, server_url, name_of(store))
     with LoadedReceiver(tmp_path, url, store, proxy, journal_bytes_max=1 << 19) as receiver:
-        with receiver.under_load():
+        with receiver.under_load(pause_s=0.0):
             receiver.wait_until(lambda: receiver.answers[503], "the journal limit is not reached")
             receiver.wait_for_trouble("no answer")
             receiver.wait_until(lambda: receiver.metric("backlog_bytes"), "the backlog metric is 0")

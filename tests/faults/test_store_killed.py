@@ -7,8 +7,6 @@ becomes visible by a rename, so a kill there separates two steps.
 from __future__ import annotations
 
 import json
-import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,9 +20,9 @@ import pytest
 from tests.e2e.receiver_process import ReceiverProcess, environment
 from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import trace_body
-from tests.faults.test_stuck_segment import is_readable, wait_until_readable
 from tests.support.redelivery import Harness
 from tests.support.segments import day_of
+from tests.support.strace import attached, injection, needs_strace
 
 HOUR_NS = 3_600 * 10**9
 DAY_S = 86_400
@@ -34,48 +32,30 @@ FIRST_MARKER = 0x1000
 """Traces that show that the store process works: see `wait_until_working`."""
 EXPIRES_IN_S = 6
 WORK_S_MAX = 30.0
-PATIENCE_S = 60.0
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        shutil.which("strace") is None, reason="strace is not installed; it kills the process"
-    ),
-]
+pytestmark = [pytest.mark.timeout(400), needs_strace]
 
 
 @contextmanager
 def killed_at_rename(running: ReceiverProcess, nth: int) -> Iterator[Callable[[], bool]]:
     """Kill the store process at its n-th rename from now. Yields a function that returns whether it was."""
-    pid = pid_of(running, "store")
-    calls = "rename,renameat,renameat2"
-    rules = ["-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={nth}"]
-    command = ["strace", "-f", "-p", str(pid), *rules, "-o", str(running.data / "strace")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as strace:
-        assert strace.stderr is not None
-        try:
-            if b"attached" not in strace.stderr.readline():
-                pytest.skip("strace may not attach here")
-            yield lambda: strace.poll() is not None
-        finally:
-            if strace.poll() is None:
-                strace.send_signal(signal.SIGINT)
+    rules = injection("rename,renameat,renameat2", f"signal=KILL:when={nth}")
+    with attached(pid_of(running, "store"), running.data / "strace", rules) as strace:
+        yield lambda: strace.poll() is not None
 
 
-def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
-    deadline_s = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
+def wait_some_time(condition: Callable[[], bool], wait_s: float = WORK_S_MAX) -> None:
+    """Wait for a condition that need not become true."""
+    deadline_s = time.monotonic() + wait_s
+    while not condition() and time.monotonic() < deadline_s:
         time.sleep(0.1)
-    return True
 
 
 def wait_until_working(running: ReceiverProcess, marker: int) -> None:
     """Wait until a new trace is stored, so that the start of the store process is over."""
     running.wait_until_ready()
-    assert running.post(trace_body(marker, time.time_ns())).status == 200
-    wait_until_readable(running, marker)
+    assert running.post(trace_body(marker)).status == 200
+    running.wait_until_readable(marker)
 
 
 def run_and_kill(running: ReceiverProcess, *command: str) -> int:
@@ -90,7 +70,7 @@ def run_and_kill(running: ReceiverProcess, *command: str) -> int:
         with killed_at_rename(running, nth) as is_killed:
             with (running.data / "log").open("ab") as log:
                 work = subprocess.Popen(line, stdout=log, stderr=log, env=environment())
-            wait_until(lambda work=work: is_killed() or work.poll() is not None, WORK_S_MAX)  # type: ignore[misc]
+            wait_some_time(lambda work=work: is_killed() or work.poll() is not None)  # type: ignore[misc]
             killed += is_killed()
             work.kill()
             work.wait()
@@ -140,7 +120,7 @@ def test_store_process_that_is_killed_while_it_replays_dead_letters_stores_each_
     with ReceiverProcess(tmp_path) as running:
         killed = run_and_kill(running, "dead", "replay", "--all")
         running.run_command("dead", "replay", "--all")
-        assert wait_until(lambda: not running.backlog()), running.checks()
+        running.wait_until_stored()
         copies = copies_of_traces(running)
         letters = running.command("dead", "ls", "--format", "json")
         ledger = running.run_command("ledger", "--verify", "--since", "9d")
@@ -157,21 +137,20 @@ def test_store_process_that_is_killed_while_it_drops_expired_rows_keeps_all_othe
     with ReceiverProcess(tmp_path, config="[store]\nretention_days = 1\nlate_margin_days = 0\n") as running:
         expires_at_s = time.monotonic() + EXPIRES_IN_S
         assert running.post(trace_body(old, time.time_ns() - (DAY_S - EXPIRES_IN_S) * 10**9)).status == 200
-        wait_until(lambda: time.monotonic() > expires_at_s)
+        wait_some_time(lambda: time.monotonic() > expires_at_s)
         for nth in NTH_RENAMES:
             with killed_at_rename(running, nth) as is_killed:
                 # An INSERT triggers the merge that drops expired rows.
-                assert running.post(trace_body(fresh, time.time_ns())).status == 200
-                wait_until(is_killed, WORK_S_MAX / 2)
+                assert running.post(trace_body(fresh)).status == 200
+                wait_some_time(is_killed, WORK_S_MAX / 2)
                 killed += is_killed()
             running.wait_until_ready()
-            wait_until_readable(running, fresh)
+            running.wait_until_readable(fresh)
             fresh += 1
-        is_dropped = wait_until(lambda: not is_readable(running, old))
+        running.wait_until(lambda: not running.is_readable(old), "the expired span is not dropped")
         copies = copies_of_traces(running)
         ledger = running.run_command("ledger")
 
     assert killed
-    assert is_dropped
     assert copies == {f"{trace:032x}": SPANS for trace in range(2, fresh)}
     assert ledger.returncode == 0, ledger.stdout

@@ -14,10 +14,11 @@ import pytest
 from receiver.errors import OperatorError
 from receiver.ledger.line_sums import Counts
 from tests.faults.store_life import DELETED, SENT, StoreLife
-from tests.support.faulty_disk import READ_CALLS, WRITE_CALLS, DiskFault, process_with
+from tests.support.faulty_disk import READ_CALLS, WRITE_CALLS, DiskFault, faults_at_each_call, process_with
 from tests.support.redelivery import Killed
 
-CALLS_MAX = 4_000
+EIO = partial(OSError, errno.EIO, "refused")
+ENOSPC = partial(OSError, errno.ENOSPC, "refused")
 ROWS_SENT = sum(number + 1 for numbers in SENT for number in numbers)
 
 
@@ -48,68 +49,42 @@ class CallRecorder(DiskFault):
         return False
 
 
-@pytest.mark.fault("a kill, ENOSPC or EIO at every change of a file during a run of the store process")
+@pytest.mark.fault(
+    "a kill, ENOSPC or EIO at every change of a file during a run of the store process; longer or shorter "
+    "disk errors, and EIO at reads, at many calls"
+)
 @pytest.mark.parametrize(
-    ("error", "is_permanent"),
+    ("error", "calls", "is_permanent", "step"),
     [
-        pytest.param(Killed, True, id="killed"),
-        pytest.param(partial(OSError, errno.EIO, "refused"), False, id="EIO once"),
-        pytest.param(partial(OSError, errno.ENOSPC, "refused"), True, id="ENOSPC permanently"),
+        pytest.param(Killed, WRITE_CALLS, True, 1, id="killed"),
+        pytest.param(EIO, WRITE_CALLS, False, 1, id="EIO once on writes"),
+        pytest.param(ENOSPC, WRITE_CALLS, True, 1, id="ENOSPC permanently on writes"),
+        # Not every call, because all of them would take minutes.
+        pytest.param(EIO, READ_CALLS, False, 17, id="EIO once on reads"),
+        pytest.param(EIO, WRITE_CALLS, True, 11, id="EIO permanently on writes"),
+        pytest.param(ENOSPC, WRITE_CALLS, False, 5, id="ENOSPC once on writes"),
     ],
 )
 @pytest.mark.timeout(400)
-def test_fault_at_any_change_of_a_file_keeps_every_row_once(
-    quick_dir: Path, error: Callable[[], BaseException], *, is_permanent: bool
+def test_fault_at_any_call_keeps_every_row_once(
+    quick_dir: Path,
+    error: Callable[[], BaseException],
+    calls: frozenset[str],
+    step: int,
+    *,
+    is_permanent: bool,
 ) -> None:
-    for at in range(1, CALLS_MAX):
-        directory = quick_dir / str(at)
-        directory.mkdir()
-        life = StoreLife(directory)
+    for fault in faults_at_each_call(calls, error, is_permanent=is_permanent, step=step):
+        life = StoreLife(quick_dir / str(fault.at))
+        life.data.mkdir()
         life.fill_journal()
-        fault = DiskFault(WRITE_CALLS, at, is_permanent, error)
 
         with process_with(fault), suppress(OSError, OperatorError, Killed):
             life.run()
         life.recover()
 
-        assert_exact(life, f"fault at call {at}")
-        shutil.rmtree(directory)
-        if not fault.is_reached:
-            return
-    pytest.fail(f"more than {CALLS_MAX} calls; expected the scenario to need fewer")
-
-
-@pytest.mark.fault(
-    "EIO at reads, and longer or shorter disk errors at changes, during a run of the store process"
-)
-@pytest.mark.parametrize(
-    ("code", "calls", "is_permanent", "step"),
-    [
-        # Not every call, because all of them would take minutes.
-        pytest.param(errno.EIO, READ_CALLS, False, 17, id="EIO once on reads"),
-        pytest.param(errno.EIO, WRITE_CALLS, True, 11, id="EIO permanently on writes"),
-        pytest.param(errno.ENOSPC, WRITE_CALLS, False, 5, id="ENOSPC once on writes"),
-    ],
-)
-@pytest.mark.timeout(400)
-def test_disk_error_at_many_calls_keeps_every_row_once(
-    quick_dir: Path, code: int, calls: frozenset[str], step: int, *, is_permanent: bool
-) -> None:
-    for at in range(1, CALLS_MAX, step):
-        life = StoreLife(quick_dir / str(at))
-        life.data.mkdir()
-        life.fill_journal()
-        fault = DiskFault(calls, at, is_permanent, partial(OSError, code, "refused"))
-
-        with process_with(fault), suppress(OSError, OperatorError):
-            life.run()
-        life.recover()
-
-        assert_exact(life, f"fault at call {at}")
+        assert_exact(life, f"fault at call {fault.at}")
         shutil.rmtree(life.data)
-        if not fault.is_reached:
-            return
-    pytest.fail(f"more than {CALLS_MAX} calls; expected the scenario to need fewer")
 
 
 def assert_exact(life: StoreLife, context: str) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 from receiver import transcode
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import MIB, Settings
-from tests.e2e.receiver_process import ReceiverProcess, reply_of
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import trace_body
 from tests.faults.versions import as_version, segments
@@ -30,24 +28,18 @@ V1_SEGMENT_ID = SegmentId(0xA1B2_C3D4_0000_0001, 3)
 V1_SPANS = {f"{trace:032x}": 3 for trace in range(1, 11)}
 TRACES = 40
 DAY_S = 86_400
-PATIENCE_S = 60.0
 SMALL_SEGMENTS = "[journal]\nsegment_bytes_max = 8192\n"
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.1)
 
 
 def stored_spans(running: ReceiverProcess) -> dict[str, int]:
     return dict(Counter(row["TraceId"] for row in running.spans()))
 
 
-def readiness(running: ReceiverProcess) -> str:
-    base = str(running.state()["urls"]["admin"])
-    return reply_of(urllib.request.Request(f"{base}/readyz?verbose")).body.decode()
+def place_segment(data: Path, segment: SegmentId, kind: str, content: bytes) -> None:
+    """Write a segment into the journal of a receiver that is stopped."""
+    epoch_directory = data / "journal" / f"{segment.epoch:016x}"
+    epoch_directory.mkdir(parents=True, exist_ok=True)
+    (epoch_directory / f"{segment.seq:010d}.{kind}").write_bytes(content)
 
 
 def fill_journal(data: Path) -> dict[Path, bytes]:
@@ -55,7 +47,7 @@ def fill_journal(data: Path) -> dict[Path, bytes]:
     with ReceiverProcess(data, config=SMALL_SEGMENTS) as running:
         os.kill(pid_of(running, "store"), signal.SIGSTOP)
         for trace in range(1, TRACES + 1):
-            assert post(running.address, trace_body(trace, time.time_ns())) == 200
+            assert post(running.address, trace_body(trace)) == 200
         running.kill(pid_of(running, "intake"))
         left = processes(running)
         running.kill()
@@ -76,38 +68,32 @@ def test_journal_of_a_newer_version_is_kept_until_that_version_returns(tmp_path:
     for path, content in newer.items():
         path.write_bytes(content)
     with ReceiverProcess(tmp_path) as running:
-        wait_until(lambda: "newer version" in readiness(running), "readyz does not warn")
-        assert post(running.address, trace_body(TRACES + 1, time.time_ns())) == 200
-        wait_until(lambda: len(stored_spans(running)) == 1, "the new delivery is not stored")
+        running.wait_for_check("newer version")
+        assert post(running.address, trace_body(TRACES + 1)) == 200
+        running.wait_until_readable(TRACES + 1)
+        assert len(stored_spans(running)) == 1
     unchanged = segments(tmp_path / "journal")
     dead = list((tmp_path / "dead").glob("*"))
     for path, content in newer.items():
         path.write_bytes(as_version(content, 1))
     with ReceiverProcess(tmp_path) as running:
-        wait_until(
-            lambda: len(stored_spans(running)) == TRACES + 1, "the newer version does not store its segments"
-        )
+        running.wait_until_stored()
         spans_by_trace = stored_spans(running)
 
     assert {path.suffix for path in written} == {".lz4", ".open"}
     assert {path: as_version(content, 1) for path, content in newer.items()} == written
     assert unchanged == newer
     assert dead == []
-    assert set(spans_by_trace.values()) == {3}
+    assert spans_by_trace == {f"{trace:032x}": 3 for trace in range(1, TRACES + 2)}
 
 
 @pytest.mark.fault("upgrade while the journal holds segments: a segment of an older version is stored")
 @pytest.mark.timeout(120)
 def test_segment_of_every_older_version_is_stored(tmp_path: Path) -> None:
-    epoch_directory = tmp_path / "journal" / f"{V1_SEGMENT_ID.epoch:016x}"
-    epoch_directory.mkdir(parents=True)
-    (epoch_directory / f"{V1_SEGMENT_ID.seq:010d}.native.lz4").write_bytes(V1_SEGMENT.read_bytes())
+    place_segment(tmp_path, V1_SEGMENT_ID, "native.lz4", V1_SEGMENT.read_bytes())
     with ReceiverProcess(tmp_path, config="[store]\nretention_days = 0\n") as running:
-        wait_until(lambda: not segments(tmp_path / "journal"), "the journal does not become empty")
-        answers = [
-            reply_of(urllib.request.Request(f"{running.state()['urls']['api']}/api/v1/traces/{trace}"))
-            for trace in V1_SPANS
-        ]
+        running.wait_until_stored()
+        answers = [running.get(f"/api/v1/traces/{trace}") for trace in V1_SPANS]
 
     assert {answer.status for answer in answers} == {200}
     assert sum(answer.body.count(b'"SpanId"') for answer in answers) == sum(V1_SPANS.values())
@@ -116,24 +102,22 @@ def test_segment_of_every_older_version_is_stored(tmp_path: Path) -> None:
 
 @pytest.mark.fault("the store is unavailable for longer than its retention")
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", ["open", "native.lz4"])
 def test_rows_that_expired_while_the_store_was_unavailable_are_deleted_without_an_alarm(
-    tmp_path: Path, kind: str
+    tmp_path: Path,
 ) -> None:
     then_ns = time.time_ns() - 40 * DAY_S * 10**9
-    segment = SegmentId(0xABCD, 0)
-    old = Delivery("default", trace_body(1, then_ns), ContentKind.JSON, (), then_ns, False, MIB)  # noqa: FBT003
-    made = transcode.commit(transcode.policy(Settings()), [old], segment, DIGEST_KEY)
-    epoch_directory = tmp_path / "journal" / f"{segment.epoch:016x}"
-    epoch_directory.mkdir(parents=True)
-    sealed = made.record + (transcode.footer(made.record) if kind != "open" else b"")
-    (epoch_directory / f"{segment.seq:010d}.{kind}").write_bytes(sealed)
+    for trace, kind in enumerate(("open", "native.lz4"), 1):
+        segment = SegmentId(0xABCD + trace, 0)
+        old = Delivery("default", trace_body(trace, then_ns), ContentKind.JSON, (), then_ns, False, MIB)  # noqa: FBT003
+        made = transcode.commit(transcode.policy(Settings()), [old], segment, DIGEST_KEY)
+        assert made.rows == 3
+        footer = b"" if kind == "open" else transcode.footer(made.record)
+        place_segment(tmp_path, segment, kind, made.record + footer)
     with ReceiverProcess(tmp_path) as running:
-        assert post(running.address, trace_body(2, time.time_ns())) == 200
-        wait_until(lambda: not segments(tmp_path / "journal"), "the journal does not become empty")
+        assert post(running.address, trace_body(3)) == 200
+        running.wait_until_stored()
         spans_by_trace, metrics = stored_spans(running), running.metrics()
 
-    assert made.rows == 3
-    assert spans_by_trace.keys() == {f"{2:032x}"}
+    assert spans_by_trace.keys() == {f"{3:032x}"}
     assert "trace_drain_store_alarms_total 0.0" in metrics
     assert list((tmp_path / "dead").glob("*")) == []

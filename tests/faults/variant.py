@@ -16,7 +16,7 @@ def sampled(items: Sequence[T], count: int) -> list[T]:
     if IS_LONG or len(items) <= count:
         return list(items)
     last = len(items) - 1
-    return [items[round(place * last / (count - 1))] for place in range(count)]
+    return [items[round(index * last / (count - 1))] for index in range(count)]
 
 
 def note(text: str) -> None:

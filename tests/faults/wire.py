@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 TIMEOUT_S = 30.0
+NO_ANSWER = 0
 REFUSED = -1
 """The port was closed, which must not happen while a supervisor runs: exporters then lose data."""
 
@@ -67,7 +68,7 @@ class Wire:
 
 
 def post(address: tuple[str, int], body: bytes, *, headers: str = "") -> int:
-    """Post once on a new connection. Returns the status; 0: no response, `REFUSED`: connection refused."""
+    """Post once on a new connection. Returns the status, `NO_ANSWER` or `REFUSED`."""
     try:
         with Wire(address) as wire:
             wire.socket.sendall(post_head(len(body), headers=headers) + body)
@@ -75,4 +76,4 @@ def post(address: tuple[str, int], body: bytes, *, headers: str = "") -> int:
     except ConnectionRefusedError:
         return REFUSED
     except OSError:
-        return 0
+        return NO_ANSWER

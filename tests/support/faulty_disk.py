@@ -21,6 +21,7 @@ WRITE_CALLS = SYNC_CALLS | {
 }
 UNAFFECTED_CALLS = frozenset({"close", "lock", "is_at"})
 """Calls that never fail here: a process that ends performs them, too."""
+CALLS_MAX = 4_000
 
 
 @dataclass
@@ -44,6 +45,18 @@ class DiskFault:
     @property
     def is_reached(self) -> bool:
         return self.seen >= self.at
+
+
+def faults_at_each_call(
+    calls: frozenset[str], error: Callable[[], BaseException] | None, *, is_permanent: bool, step: int = 1
+) -> Iterator[DiskFault]:
+    """Yield a fault at every `step`-th of these calls, until a run ends before the fault."""
+    for at in range(1, CALLS_MAX, step):
+        fault = DiskFault(calls, at, is_permanent, error)
+        yield fault
+        if not fault.is_reached:
+            return
+    pytest.fail(f"more than {CALLS_MAX} calls; expected the scenario to need fewer")
 
 
 @contextmanager

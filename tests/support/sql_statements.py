@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-SECRET_FILE: Final = "/etc/passwd"
 MARK: Final = "root:"
-"""Text in that file, which no answer may contain."""
+"""Text in `/etc/passwd`, which no answer may contain."""
 
 READS_A_FILE: Final = (
     "SELECT file('/etc/passwd')",

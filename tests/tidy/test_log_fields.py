@@ -51,5 +51,5 @@ def test_log_fields_have_known_names_and_every_listed_name_is_used() -> None:
         if word.arg is not None
     }
 
-    assert {name: place for name, place in fields.items() if name not in COMMON | VALUES} == {}
+    assert {name: line for name, line in fields.items() if name not in COMMON | VALUES} == {}
     assert fields.keys() >= VALUES

@@ -60,7 +60,6 @@ REWRITTEN = (
     "tests/faults/",
     "tests/ledger/",
     "tests/redelivery/",
-    "tests/scale/",
     "tests/store_process/",
     "tests/support/",
     "tests/torture/",

@@ -36,7 +36,7 @@ def package_of(module: str) -> str:
 
 def private_errors() -> dict[str, str]:
     """Exception classes outside of the public trees, with the package that defines them."""
-    found: dict[str, str] = {}
+    private: dict[str, str] = {}
     classes = [
         (module, node)
         for module, tree in MODULES.items()
@@ -45,9 +45,9 @@ def private_errors() -> dict[str, str]:
     ]
     for _ in range(DEPTH_MAX):
         for module, node in classes:
-            if any(isinstance(base, ast.Name) and base.id in {*KNOWN, *found} for base in node.bases):
-                found[node.name] = package_of(module)
-    return found
+            if any(isinstance(base, ast.Name) and base.id in {*KNOWN, *private} for base in node.bases):
+                private[node.name] = package_of(module)
+    return private
 
 
 def test_error_outside_the_tree_is_private_to_its_package() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.opening import claimed
-from tests.e2e.receiver_process import ReceiverProcess, reply_of
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.torture import receiver_state
 from tests.torture.checker import Findings, check, judge_ledger, segments_stored
 from tests.torture.driver import Driver, FaultLog
@@ -47,7 +46,7 @@ class Plan:
     owns_disk: bool = False
     """Whether the data directory is a small file system of its own, which may be filled."""
     is_steady: bool = False
-    """Whether queries run beside the load, without faults, and no resource may grow: see `steady`."""
+    """Whether queries run during the load, without faults, and no resource may grow: see `steady`."""
     kills_min: int = 0
     """The run continues until this many processes were killed."""
 
@@ -169,13 +168,10 @@ class Run:
             began_s = time.monotonic()
             prober.deliver(delivery)
             trace_id = next(iter(delivery.rows))[0]
-            while not self._is_readable(trace_id) and time.monotonic() - began_s < 3 * FRESH_S:
+            path = f"/api/v1/traces/{trace_id}"
+            while self._running.get(path).status != 200 and time.monotonic() - began_s < 3 * FRESH_S:
                 time.sleep(0.05)
             self.result.fresh_s.append(time.monotonic() - began_s)
-
-    def _is_readable(self, trace_id: str) -> bool:
-        base = str(self._running.state()["urls"]["api"])
-        return reply_of(urllib.request.Request(f"{base}/api/v1/traces/{trace_id}")).status == 200
 
     def _drain(self) -> None:
         self._log("waiting for the journal to empty")

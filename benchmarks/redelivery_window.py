@@ -1,6 +1,6 @@
-"""Measurement of the deduplication window with many digests; not a test. Takes 50 bytes of disk per delivery.
+"""Measurement of the deduplication window with many digests. Takes 50 bytes of disk per delivery.
 
-python tests/scale/redelivery_window.py DIRECTORY [DELIVERIES=50000000]
+python benchmarks/redelivery_window.py DIRECTORY [DELIVERIES=50000000]
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from receiver.model import SegmentId
 from receiver.redelivery.window import Window
 from receiver.settings import Redelivery
 
+DELIVERIES = 50_000_000
 DELIVERIES_PER_SEGMENT = 20_000
-"""Deliveries per segment."""
 LOOKUPS = 20_000
 LOOKUPS_AT_ONCE = 500
 
@@ -89,4 +89,5 @@ def print_result(name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    fill(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 50_000_000)
+    directory, *count = sys.argv[1:]
+    fill(Path(directory), int(count[0]) if count else DELIVERIES)

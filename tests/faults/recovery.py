@@ -18,7 +18,7 @@ from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.redelivery.window import Window
 from receiver.writer.progress import Progress
-from tests.crash.commit_and_drain import WINDOW, commit_deliveries, new_writer, open_appender, open_ledger
+from tests.faults.commit_and_drain import WINDOW, commit_deliveries, new_writer, open_appender, open_ledger
 from tests.support.fake_clickhouse import MemoryStore
 from tests.support.segments import day_of
 

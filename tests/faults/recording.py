@@ -9,24 +9,21 @@ Never: files that existed before the child started.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import NamedTuple
 
-from tests.crash.promises import ROOT
 from tests.support.memory_disk import MemoryDisk
+from tests.support.strace import run_child
 
 CALLS = ("openat", "close", "write", "pwrite64", "ftruncate", "fsync", "fdatasync", "rename", "unlink")
 CALLS_OF_DIRECTORIES = ("mkdir", "rmdir")
 DATA = Path("/data")
 """Path of the child's data directory on the simulated disk."""
 WRITES = ("write", "pwrite64")
-NO_TRUNCATION = ["-s", str(1 << 24)]
+WHOLE_TEXTS = ("-xx", "-s", str(1 << 24))
 
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)(?:<.*>)?(?: (\w+).*)?$")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
@@ -43,18 +40,14 @@ class Call(NamedTuple):
     result: int
 
 
-def record(strace: str, module: str, data: Path, log: Path, *injected: str) -> list[Call]:
-    """Run a module of this package to its end and return its changes to `data`, and its output."""
-    return [call for call, _ in record_with_counts(strace, module, data, log, *injected)]
+def record(module: str, data: Path, log: Path, *injected: str) -> list[tuple[Call, int]]:
+    """Run a module of the tests to its end. Return its changes to `data`, and its output.
 
-
-def record_with_counts(
-    strace: str, module: str, data: Path, log: Path, *injected: str
-) -> list[tuple[Call, int]]:
-    """Also return, for each call, how often it was called so far, so that strace can select it again."""
+    Each call is returned with how often it was called so far, so that strace can select it again.
+    """
     traced = ",".join((*CALLS, *CALLS_OF_DIRECTORIES))
     rules = (f"trace={traced}", *(f"inject={fault}" for fault in injected))
-    run(strace, module, data, log, *rules).check_returncode()
+    run_child(module, str(data), log=log, rules=rules, options=WHOLE_TEXTS).check_returncode()
     player, seen = Player(), Counter[str]()
     recorded = []
     for line in log.read_text().splitlines():
@@ -64,14 +57,6 @@ def record_with_counts(
             if player.play(call):
                 recorded.append((call, seen[call.name]))
     return recorded
-
-
-def run(strace: str, module: str, data: Path, log: Path, *rules: str) -> CompletedProcess[str]:
-    """Run a module of this package under strace with these rules."""
-    options = [word for rule in rules for word in ("-e", rule)]
-    command = [strace, "-f", "-qq", "-xx", *NO_TRUNCATION, *options, "-o", str(log)]
-    child = [sys.executable, "-B", "-m", module, str(data)]
-    return subprocess.run([*command, *child], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def parse_line(line: str, data: Path) -> Call | None:

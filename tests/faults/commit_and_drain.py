@@ -1,6 +1,6 @@
 """Child process that commits deliveries and drains them to a store, and prints what it did.
 
-    python -m tests.crash.commit_and_drain DATA
+    python -m tests.faults.commit_and_drain DATA
 
     issued 3            delivery 3 is sent to it
     acknowledged 3      delivery 3 is answered with 200
