@@ -100,6 +100,8 @@ def _report_steady(result: Result, steady: Steady) -> int:
     retried = steady.queries.retried
     sys.stdout.write(f"{spans} spans, {steady.queries.answered} queries, {len(retried)} of them retried\n")
     sys.stdout.write("".join(f"retried: {text}\n" for text in retried))
+    for text, count in result.outcomes.reasons.items():
+        sys.stdout.write(f"{count} deliveries were answered 503: {text}\n")
     sys.stdout.write("\n".join([*(broken or ["no resource grew, and every promise held"]), ""]))
     return EXIT_CODES["violated" if broken else "held"]
 
