@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from receiver.cli import main
 from receiver.console.queries.comparison.shifts import shift_rows
 from tests.support.cases import each_case
 from tests.support.commands import run, stored_spans
@@ -131,8 +133,8 @@ def test_comparison_as_csv_has_a_line_for_each_operation(data_dir: str) -> None:
 def test_comparison_has_colours_only_on_a_terminal_without_no_color(data_dir: str) -> None:
     arguments = ("compare", "dpl_a", "dpl_b", "--data", data_dir)
 
-    on_terminal = run(*arguments, color=True)
-    without_colour = run(*arguments, color=True, NO_COLOR="1")
+    on_terminal = CliRunner().invoke(main, arguments, color=True)
+    without_colour = CliRunner().invoke(main, arguments, color=True, env={"NO_COLOR": "1"})
     in_pipe = run(*arguments)
 
     assert "\x1b[31m" in on_terminal.stdout

@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
-from tests.support import commands
+from receiver.cli import main
 from tests.support.cases import each_case
+from tests.support.commands import stored_spans
 from tests.support.fake_api import ApiHandler, receiver_with
 
 NUMBERS = "SELECT number AS n, concat('=', toString(number)) AS t FROM numbers(3)"
 
 
 def run(*arguments: str, text: str = "") -> Result:
-    return commands.run("sql", *arguments, text=text)
+    return CliRunner().invoke(main, ["sql", *arguments], input=text)
 
 
 @pytest.fixture(scope="module")
 def data_dir(engine_dir: Path) -> Iterator[str]:
     """Yield a data directory with a store without spans."""
-    with commands.stored_spans(engine_dir, []) as directory:
+    with stored_spans(engine_dir, []) as directory:
         yield directory
 
 

@@ -20,11 +20,9 @@ from tests.support.engines import COMPILATION
 from tests.support.fake_clickhouse import schema_sources
 
 
-def run(*arguments: str, text: str = "", color: bool = False, **environ: str) -> Result:
-    """Run a command. `text`: its standard input; `color`: whether its output keeps its colors."""
-    return CliRunner().invoke(
-        main, list(arguments), input=text, color=color, env=environ, prog_name="trace-drain"
-    )
+def run(*arguments: str, **environ: str) -> Result:
+    """Run a command with these variables in its environment."""
+    return CliRunner().invoke(main, list(arguments), env=environ, prog_name="trace-drain")
 
 
 class _KeptOpen:
