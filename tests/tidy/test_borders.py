@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 24_030,
-    "receiver/console": 24_950,
-    "receiver/platform": 6_700,
-    "tests": 76_400,
+    "receiver": 23_985,
+    "receiver/console": 24_890,
+    "receiver/platform": 6_645,
+    "tests": 75_880,
     "receiver/cli": 5_605,
     "testing": 6_725,
 }
