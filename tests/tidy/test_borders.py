@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_930,
+    "receiver": 23_874,
     "receiver/console": 24_850,
     "receiver/platform": 6_645,
-    "tests": 75_770,
+    "tests": 75_241,
     "receiver/cli": 5_605,
     "testing": 6_725,
 }
