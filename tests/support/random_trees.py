@@ -1,4 +1,4 @@
-"""Random filter trees, and an evaluator in plain Python that shares no code with the receiver's compiler."""
+"""Random filters, and an evaluator in plain Python that shares no code with the receiver's compiler."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ from receiver.console.queries.filters.filter import (
     TraceOr,
     Wildcard,
 )
+from tests.support.filter_writers import as_text
 from tests.support.random_filters import (
     KEYS,
     NOW_S,
     NUMBER,
     REGEXES,
     VALUES,
+    Matches,
     Span,
     by_size,
     has_error,
@@ -44,6 +46,9 @@ from tests.support.random_filters import (
 
 Form = Literal["text", "json", "traceql"]
 """A form of filters; each can express only some trees."""
+SPANS_ONLY: Literal["spans"] = "spans"
+"""The one-line form of a filter of spans, which has no fields of the trace."""
+AnyForm = Form | Literal["spans"]
 
 COLUMN_OF = {
     "service": "ServiceName",
@@ -64,12 +69,20 @@ IN_TRACEQL = (
     "kind",
     "duration",
 )
+CONTENTS = ("", "web", "É", "HI", "%C", "a_b", "5", "\\")
+"""Parts of texts, also in the other case of their letters."""
 DURATIONS_NS = (1, 1_500_000, 250_000_000, 3_600 * 10**9)
 EQUALITY: tuple[Operator, ...] = ("=", "!=")
 SIZE: tuple[Operator, ...] = ("<", "<=", ">", ">=")
 
 
-def random_tree(rng: random.Random, form: Form, depth: int = 0) -> Filter:
+def random_filter(rng: random.Random) -> tuple[str, Matches]:
+    """Return a filter of spans in one line, and the same as a function."""
+    tree = random_tree(rng, SPANS_ONLY)
+    return as_text(tree, rng), lambda span: span_matches(tree, span, ())
+
+
+def random_tree(rng: random.Random, form: AnyForm, depth: int = 0) -> Filter:
     """Return a condition on spans that the form can express."""
     kind = rng.choice(["term"] * 3 + ["and", "or", "not"] if depth < 3 else ["term"])
     if kind == "term":
@@ -92,12 +105,12 @@ def random_trace_tree(rng: random.Random, form: Form, depth: int = 0) -> TraceFi
     return TraceAnd(parts) if kind == "and" else TraceOr(parts)
 
 
-def random_term(rng: random.Random, form: Form) -> Filter:
-    if rng.random() < 0.12:
+def random_term(rng: random.Random, form: AnyForm) -> Filter:
+    if form != "spans" and rng.random() < 0.12:
         return random_trace_term(rng, form)
     if rng.random() < 0.5:
         return random_attribute_term(rng, form)
-    names = ["event:name", "status", "kind", "duration", "root", "has-error", *COLUMN_OF]
+    names = ["event:name", "status", "kind", "duration", "root", "has-error", "text:all", *COLUMN_OF]
     name = rng.choice([name for name in names if form != "traceql" or name in IN_TRACEQL])
     field = Intrinsic(name)
     words = {
@@ -110,6 +123,9 @@ def random_term(rng: random.Random, form: Form) -> Filter:
         return Comparison(field, rng.choice(EQUALITY), rng.choice(words[name]))
     if name == "duration":
         return Comparison(field, rng.choice(EQUALITY + SIZE), rng.choice(DURATIONS_NS))
+    if name == "text:all":
+        wanted = rng.choice([*CONTENTS, Wildcard(("A", "I/"))])
+        return Comparison(field, rng.choice(EQUALITY), wanted)
     return random_text_term(rng, field, form)
 
 
@@ -123,7 +139,7 @@ def random_trace_term(rng: random.Random, form: Form) -> Filter:
     return random_text_term(rng, Intrinsic(name), form)
 
 
-def random_text_term(rng: random.Random, field: Intrinsic | Attribute, form: Form) -> Filter:
+def random_text_term(rng: random.Random, field: Intrinsic | Attribute, form: AnyForm) -> Comparison:
     kind = rng.choice(["text", "wildcard", "regex"] if form != "traceql" else ["text", "regex"])
     if kind == "text":
         return Comparison(field, rng.choice(EQUALITY), rng.choice(VALUES))
@@ -136,15 +152,19 @@ def random_text_term(rng: random.Random, field: Intrinsic | Attribute, form: For
     return Comparison(field, operator, Anchored(regex) if is_anchored else regex)
 
 
-def random_attribute_term(rng: random.Random, form: Form) -> Filter:
+def random_attribute_term(rng: random.Random, form: AnyForm) -> Filter:
     scopes: list[Scope] = ["", "span", "resource", "event", "link", "instrumentation", "scope"]
     attribute = Attribute(rng.choice(scopes if form != "traceql" else scopes[:-1]), rng.choice(KEYS))
+    return random_attribute_test(rng, attribute, form)
+
+
+def random_attribute_test(rng: random.Random, attribute: Attribute, form: AnyForm) -> Comparison | Exists:
     kind = rng.choice(["exists", "size", "text", "text"])
     if kind == "exists":
         return Exists(attribute)
     if kind == "text":
         return random_text_term(rng, attribute, form)
-    if form != "text" and rng.random() < 0.3:
+    if form in ("json", "traceql") and rng.random() < 0.3:
         return Comparison(attribute, rng.choice(EQUALITY), rng.choice([499.5, 0.5]))
     return Comparison(attribute, rng.choice(SIZE), rng.choice([500.0, -3.0, 499.5]))
 
@@ -187,9 +207,20 @@ def span_matches(tree: Filter, span: Span, trace: Sequence[Span]) -> bool:
             return any(key in found for found in maps_of(span, scope, key))
         case Comparison(Attribute(scope, key)):
             return any(value_matches(tree, found[key]) for found in maps_of(span, scope, key) if key in found)
+        case Comparison(Intrinsic("text:all"), operator, wanted):
+            return has_text(span, wanted) == (operator == "=")
         case Comparison(Intrinsic(name)):
             return any(value_matches(tree, value) for value in values_of(name, span, trace))
     raise AssertionError
+
+
+def has_text(span: Span, wanted: object) -> bool:
+    maps = [span[f"{scope}Attributes"] for scope in ("Span", "Resource", "Scope")] + span["Events.Attributes"]
+    values = (value for each in maps for value in each.values())
+    parts = wanted.parts if isinstance(wanted, Wildcard) else (str(wanted),)
+    pattern = ("", *(part.lower() for part in parts), "")
+    texts = (span["SpanName"], span["StatusMessage"], *span["Events.Name"], *values)
+    return any(wildcard_matches(pattern, text.lower()) for text in texts)
 
 
 def values_of(name: str, span: Span, trace: Sequence[Span]) -> list[Any]:

@@ -10,7 +10,8 @@ import pytest
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from tests.support.answers import Row, answer_of, rows_of
-from tests.support.random_filters import NOW_S, Span, random_filter, random_span
+from tests.support.random_filters import NOW_S, Span, random_span
+from tests.support.random_trees import random_filter
 
 FIRST_MS = NOW_S * 1_000 - 400
 

@@ -17,7 +17,8 @@ from receiver.errors import MalformedBody, NoSuchDeployment
 from tests.support.answers import Row, ask
 from tests.support.cases import each_case
 from tests.support.comparisons import MINUTE_NS, Expected, estimates_of, failed, key_of, side_of
-from tests.support.random_filters import NOW_S, Span, random_filter, random_span
+from tests.support.random_filters import NOW_S, Span, random_span
+from tests.support.random_trees import random_filter
 
 SPANS = 1_500
 

@@ -20,7 +20,8 @@ from receiver.errors import InvalidFilter, MalformedBody, StoreTrouble
 from tests.support import engines
 from tests.support.answers import rows_of
 from tests.support.cases import RANDOM_CASES, each_case
-from tests.support.random_filters import NOW_S, Span, as_row, random_filter, random_span
+from tests.support.random_filters import NOW_S, Span, as_row, random_span
+from tests.support.random_trees import random_filter
 
 SPANS = 800
 DAY = {"since": "1d"}

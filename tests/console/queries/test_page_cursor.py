@@ -18,7 +18,8 @@ from receiver.errors import MalformedBody
 from tests.support import engines
 from tests.support.answers import Row, answer_of, rows_of
 from tests.support.cases import RANDOM_CASES, each_case
-from tests.support.random_filters import NOW_S, Span, insert, random_filter, random_span
+from tests.support.random_filters import NOW_S, Span, insert, random_span
+from tests.support.random_trees import random_filter
 
 SPANS = 800
 PAGED = [name for name, question in QUESTIONS.items() if question.has_cursor]

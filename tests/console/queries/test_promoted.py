@@ -12,7 +12,7 @@ import pytest
 
 from receiver.config.promoted import promoted_attributes
 from receiver.console.queries.comparison.shifts import Sides, shift_rows
-from receiver.console.queries.filters.filter import HasSpan
+from receiver.console.queries.filters.filter import Attribute, Exists, HasSpan, Not, Scope
 from receiver.console.queries.filters.filter_sql import compiled
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.limits import TRACES_MAX
@@ -25,15 +25,16 @@ from tests.support import engines
 from tests.support.answers import Row, ask, rows_of
 from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.fake_clickhouse import schema_sources
+from tests.support.filter_writers import as_text
 from tests.support.random_filters import (
     NOW_S,
+    Matches,
     Span,
-    Written,
     expected_summaries,
     insert,
-    random_attribute_test,
     random_span,
 )
+from tests.support.random_trees import random_attribute_test, value_matches
 
 SPANS = 1_200
 PROMOTED = promoted_attributes(("span:app.tenant app.customer app.org", "resource:app.cell"))
@@ -117,17 +118,16 @@ def values_of(span: Span, scope: str, key: str) -> list[str]:
     return [attributes[spelling] for spelling in spellings if spelling in attributes][:1]
 
 
-def random_filter(rng: random.Random, keys: Sequence[str]) -> Written:
-    scope, key = rng.choice(["", "", "span", "resource", "event"]), rng.choice(keys)
-    test, is_wanted = (" exists", None) if rng.random() < 0.2 else random_attribute_test(rng)
-    is_negated = rng.random() < 0.3
-    text = f"{'-' if is_negated else ''}{scope}{'.' if scope else ''}{key}{test}"
+def random_filter(rng: random.Random, keys: Sequence[str]) -> tuple[str, Matches]:
+    scopes: list[Scope] = ["", "", "span", "resource", "event"]
+    attribute = Attribute(rng.choice(scopes), rng.choice(keys))
+    term, is_negated = random_attribute_test(rng, attribute, "spans"), rng.random() < 0.3
 
     def matches(span: Span) -> bool:
-        found = values_of(span, scope, key)
-        return any(is_wanted(value) if is_wanted else True for value in found) != is_negated
+        found = values_of(span, attribute.scope, attribute.key)
+        return any(isinstance(term, Exists) or value_matches(term, value) for value in found) != is_negated
 
-    return text, matches
+    return as_text(Not(term) if is_negated else term, rng), matches
 
 
 def found(store: Store, text: str) -> dict[str, Row]:

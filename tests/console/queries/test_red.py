@@ -22,7 +22,8 @@ from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
 from tests.support.answers import Row, answer_of, ask, rows_of
 from tests.support.cases import each_case
-from tests.support.random_filters import NOW_S, Matches, Span, has_error, random_filter, random_span
+from tests.support.random_filters import NOW_S, Matches, Span, has_error, random_span
+from tests.support.random_trees import random_filter
 
 SPANS = 800
 HOUR_S = 3_600

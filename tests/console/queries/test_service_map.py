@@ -18,7 +18,8 @@ from receiver.engine.store import Store
 from receiver.time_range import NS_MAX, TimeRange
 from tests.support.answers import rows_of
 from tests.support.cases import RANDOM_CASES
-from tests.support.random_filters import NOW_S, Matches, Span, random_filter, random_span
+from tests.support.random_filters import NOW_S, Matches, Span, random_span
+from tests.support.random_trees import random_filter
 
 SPANS = 2_000
 TRACES = 60

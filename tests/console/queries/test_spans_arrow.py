@@ -18,7 +18,8 @@ from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, StoreTrouble
 from tests.support.answers import rows_of
 from tests.support.cases import each_case
-from tests.support.random_filters import NOW_S, Span, random_filter, random_span
+from tests.support.random_filters import NOW_S, Span, random_span
+from tests.support.random_trees import random_filter
 
 SPANS = 2_000
 QUESTION = QUESTIONS["spans"]

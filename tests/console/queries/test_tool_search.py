@@ -17,7 +17,8 @@ from receiver.console.queries.tool_search import matching_spans, overviews, whol
 from receiver.console.queries.traces.traces import rows_of
 from receiver.engine.store import Store
 from tests.support.cases import RANDOM_CASES, each_case
-from tests.support.random_filters import NOW_S, Span, expected_summaries, random_filter, random_span
+from tests.support.random_filters import NOW_S, Span, expected_summaries, random_span
+from tests.support.random_trees import random_filter
 
 TRACES = 40
 SPANS = 400
