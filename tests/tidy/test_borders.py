@@ -16,7 +16,7 @@ LINES_MAX = {
     "receiver": 23_930,
     "receiver/console": 24_790,
     "receiver/platform": 6_645,
-    "tests": 74_930,
+    "tests": 74_940,
     "receiver/cli": 5_605,
     "testing": 6_725,
 }
