@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 WAIT_MS = 60_000
 """How long a step may take on a busy machine."""
+COLOUR_RULES = ("color-contrast", "link-in-text-block")
+"""Rules whose result depends on the theme, if the layout is the same."""
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => {
   console.error(`violates ${event.violatedDirective}: ${event.blockedURI}`);
@@ -62,10 +64,14 @@ async def faultless_page(browser: Browser, origin: str, **options: Any) -> Async
     assert not faults, faults
 
 
-async def accessibility_violations(page: Page, context: str | None = None) -> list[str]:
+async def accessibility_violations(
+    page: Page, context: str | None = None, rules: Sequence[str] = ()
+) -> list[str]:
     """Return the rules of accessibility that a page violates, each with the first of its elements.
 
     `context`: the selector of a part of the page, which is checked instead of the whole page.
+    `rules`: the only rules that are checked; empty means all.
     """
-    violations = (await Axe().run(page, context=context)).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in violations]
+    only = {"runOnly": {"type": "rule", "values": [*rules]}} if rules else {}
+    found = await Axe().run(page, context=context, options={"resultTypes": ["violations"], **only})
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found.response["violations"]]

@@ -333,8 +333,8 @@ async def site_over(store: Store, facts: FactsOfTest) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def site(shop_store: Store, facts: FactsOfTest) -> AsyncIterator[Client]:
-    """Return a client of the API and the pages over the shop's spans."""
+async def site(shop_store: Store, facts: FactsOfTest, whole_pages: None) -> AsyncIterator[Client]:  # noqa: ARG001 - sends no frame
+    """Return a client of the API and the pages over the shop's spans. It sends whole pages."""
     async with site_over(shop_store, facts) as client:
         yield client
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from receiver.console.ui.pages.compare import OFFERED_MAX
 from tests.console.ui.conftest import HOSTILE, Client
 from tests.console.ui.test_pages import Document, page_of
 from tests.support.cases import each_case
-
-pytestmark = pytest.mark.usefixtures("whole_pages")
 
 
 def fields_of(page: Document) -> dict[str | None, str | None]:

@@ -78,9 +78,6 @@ def shop_store(engine_dir: Path) -> Iterator[Store]:
         yield store
 
 
-pytestmark = pytest.mark.usefixtures("whole_pages")
-
-
 async def test_deployment_is_shown_on_one_time_axis(site: Client) -> None:
     page = await page_of(site, "/deployment/dpl_2")
 
