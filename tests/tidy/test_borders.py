@@ -15,10 +15,10 @@ COMMANDS = "receiver/cli/"
 LINES_MAX = {
     "receiver": 23_930,
     "receiver/console": 24_850,
-    "receiver/platform": 6_645,
-    "tests": 75_770,
+    "receiver/platform": 6_626,
+    "tests": 74_783,
     "receiver/cli": 5_605,
-    "testing": 6_725,
+    "testing": 6_709,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2
