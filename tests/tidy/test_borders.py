@@ -18,7 +18,7 @@ LINES_MAX = {
     "receiver/platform": 6_645,
     "tests": 75_880,
     "receiver/cli": 5_605,
-    "testing": 6_725,
+    "testing": 6_709,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2
