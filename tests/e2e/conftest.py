@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,6 @@ from tests.e2e.receiver_process import ReceiverProcess
 
 @pytest.fixture(scope="session")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
-    """A receiver with one open drain at the default path, for tests that tell their spans from others."""
+    """A receiver with one open drain, shared by all tests: each recognizes its own spans."""
     with ReceiverProcess(tmp_path_factory.mktemp("receiver")) as running:
         yield running
-
-
-@pytest.fixture
-def fresh_dir(tmp_path: Path) -> Path:
-    return tmp_path

@@ -25,9 +25,9 @@ def test_endpoint_is_off_by_default(receiver: ReceiverProcess) -> None:
     assert "clickhouse" not in state["urls"]
 
 
-def test_spans_are_read_with_the_token_until_the_receiver_stops(fresh_dir: Path) -> None:
+def test_spans_are_read_with_the_token_until_the_receiver_stops(tmp_path: Path) -> None:
     flags = ("--clickhouse-listen", "127.0.0.1:0")
-    with ReceiverProcess(fresh_dir, *flags, config=CONFIG) as receiver:
+    with ReceiverProcess(tmp_path, *flags, config=CONFIG) as receiver:
         assert receiver.post(trace_body(1)).status == 200
         spans = receiver.spans_once_stored(3)
         address = urlsplit(receiver.state()["urls"]["clickhouse"])

@@ -28,9 +28,9 @@ def pid_of(running: ReceiverProcess, process: str) -> int:
 
 @pytest.mark.fault("a process is killed under load: intake, store, supervisor")
 @pytest.mark.timeout(240)
-def test_killed_process_loses_and_duplicates_no_span(fresh_dir: Path) -> None:
+def test_killed_process_loses_and_duplicates_no_span(tmp_path: Path) -> None:
     with (
-        ReceiverProcess(fresh_dir) as running,
+        ReceiverProcess(tmp_path) as running,
         # Without a supervisor, the port is closed.
         load(running, refusals={REFUSED}) as senders,
     ):

@@ -96,9 +96,9 @@ def ledger_of(running: ReceiverProcess) -> dict[str, Counter[str]]:
 
 
 @pytest.mark.timeout(240)
-def test_ledger_matches_the_counts_of_the_sender_while_processes_are_killed(fresh_dir: Path) -> None:
+def test_ledger_matches_the_counts_of_the_sender_while_processes_are_killed(tmp_path: Path) -> None:
     random_ = random.Random(SEED)
-    with ReceiverProcess(fresh_dir, "--intakes", "2", config=CONFIG) as running:
+    with ReceiverProcess(tmp_path, "--intakes", "2", config=CONFIG) as running:
         sender = Sender(running)
         sent = []
         for number in range(DELIVERIES):
@@ -137,14 +137,14 @@ def test_ledger_matches_the_counts_of_the_sender_while_processes_are_killed(fres
 
 @pytest.mark.fault("DATA/ledger and DATA/redelivery are deleted while the receiver is stopped")
 @pytest.mark.timeout(180)
-def test_deleted_ledger_and_deduplication_window_are_reported_until_acknowledged(fresh_dir: Path) -> None:
+def test_deleted_ledger_and_deduplication_window_are_reported_until_acknowledged(tmp_path: Path) -> None:
     body, _ = body_of(1, random.Random(SEED))
-    running = ReceiverProcess(fresh_dir)
+    running = ReceiverProcess(tmp_path)
     with running:
         assert running.post(body).status == 200
         running.spans_once_stored(1)
     for name in ("ledger", "redelivery"):
-        shutil.rmtree(fresh_dir / name)
+        shutil.rmtree(tmp_path / name)
     while_stopped = running.run_command("ledger", "--verify")
 
     with running:
@@ -153,7 +153,7 @@ def test_deleted_ledger_and_deduplication_window_are_reported_until_acknowledged
         )
         started = running.run_command("ledger", "--verify")
         checks = running.checks().splitlines()
-        (fresh_dir / "ledger.lost").unlink()
+        (tmp_path / "ledger.lost").unlink()
         acknowledged = running.run_command("ledger", "--verify")
 
     assert (while_stopped.returncode, started.returncode) == (1, 1)
@@ -180,20 +180,20 @@ def change_store(data: Path, *statements: str) -> None:
 
 @pytest.mark.fault("tables of the embedded store are dropped while the receiver is stopped")
 @pytest.mark.timeout(180)
-def test_dropped_tables_are_reported_until_acknowledged(fresh_dir: Path) -> None:
+def test_dropped_tables_are_reported_until_acknowledged(tmp_path: Path) -> None:
     body, _ = body_of(1, random.Random(SEED))
-    running = ReceiverProcess(fresh_dir)
+    running = ReceiverProcess(tmp_path)
     with running:
         running.post(body)
         running.spans_once_stored(1)
-    change_store(fresh_dir, "DROP TABLE otel_traces SYNC", "DROP TABLE otel_red SYNC")
+    change_store(tmp_path, "DROP TABLE otel_traces SYNC", "DROP TABLE otel_red SYNC")
 
     with running:
         running.wait_for_check("[-] store tables: ")
         unacknowledged = running.checks()
     with running:
         running.wait_for_check("[-] store tables: ")
-        (fresh_dir / "store.lost").unlink()
+        (tmp_path / "store.lost").unlink()
         running.wait_for_check("[+] store tables")
 
     assert "table 'otel_traces' is gone and is created again, empty" in unacknowledged
@@ -202,19 +202,19 @@ def test_dropped_tables_are_reported_until_acknowledged(fresh_dir: Path) -> None
 
 @pytest.mark.fault("a column of the embedded store is altered while the receiver is stopped")
 @pytest.mark.timeout(180)
-def test_segments_wait_while_the_embedded_table_is_altered(fresh_dir: Path) -> None:
+def test_segments_wait_while_the_embedded_table_is_altered(tmp_path: Path) -> None:
     random_ = random.Random(SEED)
     (body, _), (other, _) = body_of(1, random_), body_of(2, random_)
-    running = ReceiverProcess(fresh_dir)
+    running = ReceiverProcess(tmp_path)
     with running:
         running.post(body)
         before = len(running.spans_once_stored(1))
-    change_store(fresh_dir, "ALTER TABLE otel_traces MODIFY COLUMN Duration Int32")
+    change_store(tmp_path, "ALTER TABLE otel_traces MODIFY COLUMN Duration Int32")
 
     with running:
         running.wait_for_check("column 'Duration' is Int32; expected UInt64")
         assert running.post(other).status == 200
-    change_store(fresh_dir, "ALTER TABLE otel_traces MODIFY COLUMN Duration UInt64")
+    change_store(tmp_path, "ALTER TABLE otel_traces MODIFY COLUMN Duration UInt64")
 
     with running:
         assert len(running.spans_once_stored(before + 1)) > before

@@ -21,8 +21,8 @@ def page_with(running: ReceiverProcess, path: str, text: str) -> str:
     return page(running, path)
 
 
-def test_pages_follow_a_first_delivery_until_it_is_readable(fresh_dir: Path) -> None:
-    with ReceiverProcess(fresh_dir) as running:
+def test_pages_follow_a_first_delivery_until_it_is_readable(tmp_path: Path) -> None:
+    with ReceiverProcess(tmp_path) as running:
         before = json.loads(page(running, "/connect/checks"))
         start = page_with(running, "/", "No span is stored yet.")
         assert running.post(b"no JSON").status == 400
@@ -38,6 +38,6 @@ def test_pages_follow_a_first_delivery_until_it_is_readable(fresh_dir: Path) -> 
     assert (refused["verdict"]["name"], refused["verdict"]["state"]) == ("Decoded", "failed")
     assert {check["name"] for check in checks if check["state"] != "done"} == {"Project found"}
     assert "every received span has an outcome" in receiver
-    assert str(fresh_dir) in receiver
+    assert str(tmp_path) in receiver
     assert tail.count(">span 0<") == 1
     assert listed.count('"SpanId"') == SPANS_PER_REQUEST

@@ -31,9 +31,9 @@ KILLED_BEFORE_COPY = {2: "intake", 3: "store", 5: "intake", 7: "store"}
 
 @pytest.mark.fault("the same delivery ten times, compressed differently, while processes are killed")
 @pytest.mark.timeout(240)
-def test_body_sent_ten_times_is_stored_once_while_processes_are_killed(fresh_dir: Path) -> None:
+def test_body_sent_ten_times_is_stored_once_while_processes_are_killed(tmp_path: Path) -> None:
     body, other, again = trace_body(1), trace_body(2), trace_body(3)
-    with ReceiverProcess(fresh_dir, config=CONFIG) as running:
+    with ReceiverProcess(tmp_path, config=CONFIG) as running:
         for copy in range(COPIES):
             if copy in KILLED_BEFORE_COPY:
                 running.kill(pid_of(running, KILLED_BEFORE_COPY[copy]))

@@ -38,8 +38,8 @@ def log_in(running: ReceiverProcess, token: str) -> tuple[int, str]:
 
 
 @pytest.mark.timeout(180)
-def test_restart_keeps_a_session_and_a_new_token_ends_it(fresh_dir: Path) -> None:
-    with ReceiverProcess(fresh_dir, config=config(TOKENS[0])) as running:
+def test_restart_keeps_a_session_and_a_new_token_ends_it(tmp_path: Path) -> None:
+    with ReceiverProcess(tmp_path, config=config(TOKENS[0])) as running:
         status, cookie = log_in(running, TOKENS[0])
         assert status == 303
         assert request(running, "GET", "/api/v1/health", Cookie=cookie)[0] == 200
@@ -49,7 +49,7 @@ def test_restart_keeps_a_session_and_a_new_token_ends_it(fresh_dir: Path) -> Non
         running.start()
         assert request(running, "GET", "/api/v1/health", Cookie=cookie)[0] == 200
 
-        (fresh_dir / "trace-drain.toml").write_text(config(TOKENS[1]))
+        (tmp_path / "trace-drain.toml").write_text(config(TOKENS[1]))
         assert running.process
         running.process.send_signal(signal.SIGHUP)
         running.wait_until(

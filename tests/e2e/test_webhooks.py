@@ -26,10 +26,10 @@ def removed_once_applied(receiver: ReceiverProcess, count: int) -> list[dict[str
     return removed_projects(receiver)
 
 
-def test_p50_webhooks_are_applied_though_every_process_is_killed(fresh_dir: Path) -> None:
-    (fresh_dir / "secret").write_text(SECRET)
+def test_p50_webhooks_are_applied_though_every_process_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
     now_ms = time.time_ns() // 1_000_000
-    with ReceiverProcess(fresh_dir, config=CONFIG) as receiver:
+    with ReceiverProcess(tmp_path, config=CONFIG) as receiver:
         created = document(
             "wh_1", payload={"project": {"id": "prj_1", "name": "shop"}}, created_at_ms=now_ms - 9
         )

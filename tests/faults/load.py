@@ -97,4 +97,5 @@ def assert_stored_once(running: ReceiverProcess, traces: Collection[str]) -> Non
     running.wait_until_stored()
     stored = Counter(row["TraceId"] for row in running.spans() if row["TraceId"] in traces)
 
-    assert stored == dict.fromkeys(traces, SPANS)
+    wrong = {trace: stored[trace] for trace in traces if stored[trace] != SPANS}
+    assert not wrong, f"stored spans of a trace, instead of {SPANS}: {wrong}"

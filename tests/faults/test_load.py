@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import peak_bytes
 from tests.e2e.receiver_process import ReceiverProcess
 from tests.faults.bodies import trace_body
 from tests.faults.flood import Flood
@@ -40,12 +41,6 @@ GOODPUT_MIN = 0.8 if IS_LONG else 0.3
 RECOVERY_S_MAX = 30.0
 
 
-def peak_bytes(pid: int) -> int:
-    """Return the highest memory use of a process so far."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-
-
 @contextmanager
 def receiver_on_separate_cores(directory: Path, config: str) -> Iterator[ReceiverProcess]:
     """Run a receiver on its own cores, so that the load generator does not take the capacity it measures."""
@@ -62,7 +57,7 @@ def receiver_on_separate_cores(directory: Path, config: str) -> Iterator[Receive
 
 def post_padded(address: tuple[str, int], trace: int) -> int:
     """Post a trace padded with white space until it is accepted. Returns the number of retries."""
-    body = trace_body(trace, time.time_ns())
+    body = trace_body(trace)
     padding = memoryview(b" " * MIB)
     retries = 0
     deadline_s = time.monotonic() + PATIENCE_S

@@ -6,8 +6,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -15,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.receiver_process import ReceiverProcess, environment
+from benchmarks.processes import usage_of
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import large_body
 from tests.faults.load import load
@@ -23,7 +22,6 @@ from tests.faults.variant import IS_LONG
 from tests.faults.wire import Wire, post, post_head
 from tests.torture.receiver_state import processes, usage
 
-ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 FREEZE_S = 30.0 if IS_LONG else 3.0
 CONNECTIONS = 300
@@ -140,9 +138,9 @@ def test_intake_out_of_descriptors_accepts_deliveries_again_when_some_are_free(
                 wire = connections.enter_context(Wire(receiver.address))
                 wire.socket.sendall(post_head(10))
         time.sleep(1)
-        busy_s = cpu_s(intakes)
+        before_s = sum(usage_of(pid).cpu_s for pid in intakes)
         time.sleep(2)
-        busy_s = cpu_s(intakes) - busy_s
+        busy_s = sum(usage_of(pid).cpu_s for pid in intakes) - before_s
     for pid, limit in limits.items():
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
 
@@ -152,31 +150,16 @@ def test_intake_out_of_descriptors_accepts_deliveries_again_when_some_are_free(
     assert busy_s < 2.0, "the intakes spin instead of waiting for free descriptors"
 
 
-def cpu_s(pids: list[int]) -> float:
-    """Return the processor time that these processes have used."""
-    ticks = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids]
-    return sum(int(tick) for user_and_system in ticks for tick in user_and_system) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.mark.fault("a second receiver is started on the same data directory")
 @pytest.mark.timeout(120)
 def test_second_receiver_on_the_data_directory_exits_and_the_first_continues(
     receiver: ReceiverProcess,
 ) -> None:
-    command = [sys.executable, "-m", "receiver.cli", "serve", "--data", str(receiver.data)]
     ports = [
         word for kind in ("--listen", "--admin-listen", "--api-listen") for word in (kind, "127.0.0.1:0")
     ]
     with load(receiver, 0x90_0000) as senders:
-        second = subprocess.run(
-            [*command, *ports],
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        second = receiver.run_command("serve", *ports)
         senders.wait_for(20)
 
     assert second.returncode == 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import trustme
 
 from receiver.engine.clickhouse import ClickHouseStore
 from tests.faults.loaded_receiver import LoadedReceiver, url_through
@@ -135,8 +135,9 @@ def test_segments_wait_until_the_certificate_of_the_server_is_trusted(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trusted, untrusted = certificate(tmp_path, "trusted"), certificate(tmp_path, "untrusted")
-    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    trusted, untrusted = trustme.CA(), trustme.CA()
+    trusted.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     with Proxy(upstream, tls=server_context(untrusted)) as proxy:
         url = url_through(proxy, server_url, name_of(store), scheme="https")
         with LoadedReceiver(tmp_path, url, store, proxy) as receiver:
@@ -166,19 +167,8 @@ def totals(receiver: LoadedReceiver) -> dict[str, int]:
     return {name: sum(line[name] for line in answer["lines"]) for name in names}
 
 
-def certificate(directory: Path, name: str) -> Path:
-    """Create a self-signed certificate for this machine, with its key in the same file."""
-    path, key = directory / f"{name}.pem", directory / f"{name}.key"
-    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *kind, "-keyout", str(key), "-out", str(path), *subject]
-    subprocess.run(command, check=True, capture_output=True)
-    path.write_text(path.read_text() + key.read_text())
-    return path
-
-
-def server_context(certificate: Path) -> ssl.SSLContext:
-    """Return the TLS context of a server with this certificate."""
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
+    """Return the TLS context of a server with a certificate of this authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
     return context
