@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_930,
+    "receiver": 23_910,
     "receiver/console": 24_850,
     "receiver/platform": 6_645,
-    "tests": 75_770,
-    "receiver/cli": 5_605,
+    "tests": 75_300,
+    "receiver/cli": 5_440,
     "testing": 6_725,
 }
 """Area → maximum number of lines of its code."""
