@@ -119,9 +119,11 @@ def test_threshold_of_the_trace_state_and_its_weight_are_explained() -> None:
 def test_options_replace_the_configuration(config_file: Path) -> None:
     config_file.write_text("this is not TOML")
 
-    explanation = json.loads(explain("--mode", "proportional", "--rate", "0.25", "--format", "json").output)
+    by_rate = json.loads(explain("--mode", "proportional", "--rate", "0.25", "--format", "json").output)
+    explanation = json.loads(explain("--mode", "hash_seed", "--percent", "25", "--format", "json").output)
 
-    assert (explanation["mode"], explanation["rate"], explanation["weight"]) == ("proportional", 0.25, 4)
+    assert (by_rate["mode"], by_rate["rate"], by_rate["weight"]) == ("proportional", 0.25, 4)
+    assert (explanation["mode"], explanation["rate"], explanation["weight"]) == ("hash_seed", 0.25, 4)
     assert (explanation["keep"], explanation["rule"], explanation["ignored"]) == (True, None, [])
 
 
