@@ -69,7 +69,7 @@ IN_TRACEQL = (
     "kind",
     "duration",
 )
-CONTENTS = ("", "web", "É", "HI", "%C", "a_b", "5", "\\")
+CONTENTS: tuple[str | Wildcard, ...] = ("", "web", "É", "HI", "%C", "a_b", "5", "\\", Wildcard(("A", "I/")))
 """Parts of texts, also in the other case of their letters."""
 DURATIONS_NS = (1, 1_500_000, 250_000_000, 3_600 * 10**9)
 EQUALITY: tuple[Operator, ...] = ("=", "!=")
@@ -124,8 +124,7 @@ def random_term(rng: random.Random, form: AnyForm) -> Filter:
     if name == "duration":
         return Comparison(field, rng.choice(EQUALITY + SIZE), rng.choice(DURATIONS_NS))
     if name == "text:all":
-        wanted = rng.choice([*CONTENTS, Wildcard(("A", "I/"))])
-        return Comparison(field, rng.choice(EQUALITY), wanted)
+        return Comparison(field, "=", rng.choice(CONTENTS))
     return random_text_term(rng, field, form)
 
 
@@ -207,20 +206,24 @@ def span_matches(tree: Filter, span: Span, trace: Sequence[Span]) -> bool:
             return any(key in found for found in maps_of(span, scope, key))
         case Comparison(Attribute(scope, key)):
             return any(value_matches(tree, found[key]) for found in maps_of(span, scope, key) if key in found)
-        case Comparison(Intrinsic("text:all"), operator, wanted):
-            return has_text(span, wanted) == (operator == "=")
         case Comparison(Intrinsic(name)):
-            return any(value_matches(tree, value) for value in values_of(name, span, trace))
+            return any(value_matches(contained(tree), value) for value in values_of(name, span, trace))
     raise AssertionError
 
 
-def has_text(span: Span, wanted: object) -> bool:
+def texts_of(span: Span) -> list[str]:
     maps = [span[f"{scope}Attributes"] for scope in ("Span", "Resource", "Scope")] + span["Events.Attributes"]
-    values = (value for each in maps for value in each.values())
+    values = [value for each in maps for value in each.values()]
+    return [span["SpanName"], span["StatusMessage"], *span["Events.Name"], *values]
+
+
+def contained(comparison: Comparison) -> Comparison:
+    """Return a comparison with `text:all` as one with texts in lower case that contain its value."""
+    wanted = comparison.value
+    if comparison.field != Intrinsic("text:all"):
+        return comparison
     parts = wanted.parts if isinstance(wanted, Wildcard) else (str(wanted),)
-    pattern = ("", *(part.lower() for part in parts), "")
-    texts = (span["SpanName"], span["StatusMessage"], *span["Events.Name"], *values)
-    return any(wildcard_matches(pattern, text.lower()) for text in texts)
+    return Comparison(comparison.field, "=", Wildcard(("", *(part.lower() for part in parts), "")))
 
 
 def values_of(name: str, span: Span, trace: Sequence[Span]) -> list[Any]:
@@ -228,6 +231,8 @@ def values_of(name: str, span: Span, trace: Sequence[Span]) -> list[Any]:
         return [span[COLUMN_OF[name]]]
     if name == "event:name":
         return list(span["Events.Name"])
+    if name == "text:all":
+        return [text.lower() for text in texts_of(span)]
     if name.startswith("trace:"):
         start_ns = min(other["start_ns"] for other in trace)
         duration_ns = max(other["start_ns"] + other["Duration"] for other in trace) - start_ns
