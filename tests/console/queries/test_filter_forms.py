@@ -160,7 +160,7 @@ def test_examples_of_the_documentation_are_valid() -> None:
     documents = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     queries = re.findall(r"```\n(\{ resource.*?)```", page, re.DOTALL)
 
-    assert (len(lines), len(documents), len(queries)) == (7, 1, 1)
+    assert (len(lines), len(documents), len(queries)) == (8, 1, 1)
     for text in lines + documents:
         assert parse_any_form(text)
     assert parse_traceql(queries[0])
