@@ -26,7 +26,7 @@ from receiver.time_range import instant_text, parse_instant, parse_seconds
 
 TYPE_COLUMNS = 16
 DEFAULT_LIMIT_MIN = 100
-"""Number of events at which the platform may have limited a response without a limit of ours."""
+"""Number of events at which the platform may have cut a response without `--limit`."""
 
 
 @click.command(
