@@ -13,7 +13,8 @@ from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.view import View
 from receiver.errors import StoreTrouble
 from tests.console.ui.conftest import Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document
 from tests.console.ui.test_view import FACTS
 
 NOW_S = 1_800_000_000.0

@@ -17,7 +17,8 @@ from receiver.errors import DiskTrouble, StoreTrouble
 from receiver.reports import LedgerReport
 from receiver.settings import Drain, Settings, Tls
 from tests.console.ui.conftest import Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource, page_of
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document, page_of
 from tests.support.cases import each_case
 from tests.support.receiver_facts import ledger_line, ledger_of
 

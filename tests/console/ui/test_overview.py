@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from receiver.console.api.source import Answer
 from receiver.errors import MalformedBody
 from tests.console.ui.conftest import StartSite
-from tests.console.ui.test_pages import FakeSource, page_of
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import page_of
 from tests.support.cases import each_case
 
 

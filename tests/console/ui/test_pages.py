@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
@@ -12,9 +10,6 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from aiohttp import ClientResponse
 
-from receiver.console.api.source import Answer, Result, Row, SqlAnswer
-from receiver.console.queries.filters.filter import Filter
-from receiver.console.queries.raw_sql.statement import SqlQuery
 from receiver.console.ui.pages.table import PAGES
 from receiver.console.ui.site import RANGES
 from receiver.console.ui.static import url_of
@@ -30,6 +25,7 @@ from tests.console.ui.conftest import (
     StartSite,
     add_hostile_records,
 )
+from tests.console.ui.fake_source import FakeSource
 from tests.support.cases import each_case
 from tests.support.receiver_facts import FactsOfTest
 
@@ -304,45 +300,6 @@ async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -
     page = await page_of(site, f"/trace/{1:032x}")
 
     assert re.search(r"in 2 spans; [\d.]+ ms of it in (web GET /cart|db SELECT cart) \(\d\d %\)", page.text)
-
-
-class FakeSource:
-    """Source that records the parameters of each query, and returns no row after a delay, or an error."""
-
-    allows_sql = False
-
-    def __init__(self, delay_s: float = 0, error: Exception | None = None) -> None:
-        self.delay_s = delay_s
-        self.error = error
-        self.queries: list[Mapping[str, str]] = []
-
-    async def ask(self, _name: str, query: Mapping[str, str]) -> Answer:
-        self.queries.append(query)
-        await asyncio.sleep(self.delay_s)
-        if self.error:
-            raise self.error
-        return Answer([])
-
-    async def hides_spans(self, _trace_id: str) -> bool:
-        return False
-
-    async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
-        return None
-
-    async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
-        return []
-
-    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
-        return None
-
-    def within(self, _projects: Sequence[str]) -> FakeSource:
-        return self
-
-    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
-        raise NotImplementedError
-
-    async def sql_columns(self) -> list[Row]:
-        return []
 
 
 @each_case("name", sorted(PAGES))

@@ -15,8 +15,9 @@ from receiver.console.ui.choices import Choices
 from receiver.platform.installations.projects import Projects, removed_projects
 from receiver.settings import Access, User
 from tests.console.ui.conftest import StartSite
+from tests.console.ui.fake_source import FakeSource
 from tests.console.ui.test_choices import Deployments, row, view
-from tests.console.ui.test_pages import Document, FakeSource
+from tests.console.ui.test_pages import Document
 from tests.console.ui.test_tail import row_of
 from tests.support.access import OPERATOR, USERS, VIEWER, Client, receiver_with, session
 from tests.support.cases import each_case

@@ -18,7 +18,8 @@ from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.static import url_of
 from receiver.console.ui.view import View, instant
 from tests.console.ui.conftest import FIRST_SPAN_S, TIMES, Client
-from tests.console.ui.test_pages import Document, FakeSource, page_of, query_of
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document, page_of, query_of
 from tests.support.cases import each_case
 from tests.support.receiver_facts import facts_of
 

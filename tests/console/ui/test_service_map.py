@@ -13,7 +13,8 @@ from receiver.console.ui.calls import CALLERS_MAX, EDGES_READ_MAX, SYSTEMS_MAX, 
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.pages.service_map import ALONE_MAX, CALLS_MAX, NODES_MAX
 from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource, page_of
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document, page_of
 from tests.support.cases import each_case
 
 

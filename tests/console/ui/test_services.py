@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit
 
 from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource, page_of, query_of
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document, page_of, query_of
 from tests.console.ui.test_search import chart_cells, spans_of
 from tests.support.cases import each_case
 

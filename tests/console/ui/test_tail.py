@@ -8,7 +8,8 @@ from receiver.console.api.source import Answer, Row
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.ui.view import term
 from tests.console.ui.conftest import HOSTILE, Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document
 from tests.support.cases import each_case
 
 RECEIVED_MS = 1_800_000_000_123

@@ -14,7 +14,8 @@ from receiver.console.queries.traces.trace_model import trace_of
 from receiver.console.ui.document import HEADERS
 from receiver.console.ui.pages.trace_comparison import ROWS_MAX, sentence
 from tests.console.ui.conftest import HOSTILE, HOSTILE_TRACE, Client, StartSite
-from tests.console.ui.test_pages import Document, FakeSource, page_of, query_of
+from tests.console.ui.fake_source import FakeSource
+from tests.console.ui.test_pages import Document, page_of, query_of
 from tests.support.cases import each_case
 from tests.support.traces import span
 

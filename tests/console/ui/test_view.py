@@ -18,7 +18,7 @@ from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of, error_column, without_term
 from receiver.console.ui.view import View, term
-from tests.console.ui.test_pages import FakeSource
+from tests.console.ui.fake_source import FakeSource
 from tests.support.cases import each_case
 from tests.support.receiver_facts import facts_of
 
