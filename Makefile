@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 { print "-p /dev/shm" }')
 # Three processes for two cores, because many tests wait.
 PYTEST_ALL := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 20
-IN_PROCESS_TESTS := $(filter-out tests/doubles tests/e2e tests/faults tests/support tests/tidy tests/torture,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
+IN_PROCESS_TESTS := $(filter-out tests/crash tests/doubles tests/e2e tests/faults tests/support tests/tidy tests/torture,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 COVERAGE_MIN := 91
 # CPU seconds that a test of `make test` may take. Not less: background threads of the engine count, too.
 CPU_S_MAX ?= 15

@@ -16,7 +16,7 @@ from tests.support.tiers import has_only_fault_tier, is_fault_tier
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
-LONG_FOLDERS = {"e2e", "faults", "queries", "rollup", "torture"}
+LONG_FOLDERS = {"crash", "e2e", "faults", "queries", "rollup", "torture"}
 """Folders with the files that take the longest: they begin first, so that none runs alone at the end."""
 
 

@@ -16,6 +16,7 @@ FAULT_TIER = (
     "tests/benchmarks/test_tour.py",
     # tests/console/queries/test_raw_sql.py tests the same checks for the API.
     "tests/console/tools/clickhouse_http/test_statements.py::test_attacks_on_files_are_refused_even_if_one_check_fails",
+    "tests/crash",
     "tests/dead_letters/test_replay.py::test_replay_killed_at_any_step_stores_the_rows_once",
     "tests/e2e",
     "tests/testing/emulator/test_shop_demo.py",
@@ -45,7 +46,7 @@ PROMISES = (
     Promise(
         "A span of a delivery that is answered with 200 is stored exactly once, also if a process is killed",
         "tests/e2e/test_kill.py::test_killed_process_loses_and_duplicates_no_span",
-        ("tests/faults", "tests/torture/test_torture.py"),
+        ("tests/crash", "tests/faults", "tests/torture/test_torture.py"),
     ),
     Promise(
         "Without ClickHouse, deliveries are accepted, and answered with 503 when the journal is full",
@@ -102,7 +103,7 @@ PROMISES = (
     Promise(
         "A webhook that is acknowledged is applied, also if every process is killed",
         "tests/e2e/test_webhooks.py::test_p50_webhooks_are_applied_though_every_process_is_killed",
-        (),
+        ("tests/crash/test_webhooks.py",),
     ),
 )
 
