@@ -177,10 +177,11 @@ def test_caret_is_below_the_error_after_wide_characters() -> None:
 @each_case(
     "hostile", ["\x1b]0;title\x07", "\u202e", "' OR 1=1 --", "$(id)", "`id`", "; DROP TABLE otel_traces"]
 )
-def test_hostile_filter_is_an_error_whose_text_is_harmless(data_dir: str, hostile: str) -> None:
+def test_message_about_a_hostile_filter_is_harmless(data_dir: str, hostile: str) -> None:
     result = run("search", f"service=x {hostile}", "--data", data_dir)
 
-    assert result.exit_code == 2
+    # Some are texts to search for.
+    assert result.exit_code in (0, 2)
     assert result.stdout == ""
     assert result.stderr.replace("\n", "").isprintable()
 

@@ -13,12 +13,12 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_985,
-    "receiver/console": 24_890,
-    "receiver/platform": 6_645,
-    "tests": 75_880,
-    "receiver/cli": 5_605,
-    "testing": 6_709,
+    "receiver": 23_790,
+    "receiver/console": 25_160,
+    "receiver/platform": 6_630,
+    "tests": 71_350,
+    "receiver/cli": 5_440,
+    "testing": 6_710,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2

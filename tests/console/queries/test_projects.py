@@ -142,7 +142,7 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     "/choices": (Call(),),
     "/trace/{id}": (_OF_SHARED,),
     "/trace/{id}/outline": (_OF_SHARED,),
-    "/trace/{id}/matches": (Call({"text": "span"}, {"id": SHARED}, has_texts=False),),
+    "/trace/{id}/matches": (Call({"text": "get"}, {"id": SHARED}, has_texts=False),),
     "/trace/{id}/with/{other}": (Call(parts={"id": SHARED, "other": MINE}),),
     "/jaeger/api/services": (Call(),),
     "/jaeger/api/services/{service}/operations": (Call(parts={"service": "web"}),),
