@@ -126,7 +126,7 @@ class StoreWork:
         if balances is not None:
             self._ledger_metrics.tick(balances.balance)
         checks = {
-            "store": progress.trouble,
+            "store": self._writer.trouble,
             "writer": progress.stall_reason,
             "redelivery": progress.window_trouble,
             "ledger": self._ledger_metrics.trouble,

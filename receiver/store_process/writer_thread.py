@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from receiver import transcode
 from receiver.backoff import backoff_s
@@ -39,6 +39,10 @@ MARGIN_S = 300.0
 """Margin in addition to the INSERT timeout. Longer than any retry pause and any query."""
 
 
+ANSWER_S_MAX: Final = 30.0
+"""Time without an answer of the store after which health reports it."""
+
+
 class WriterHangs(OperatorError):  # noqa: N818 - a verdict, as its base
     """The writer hangs in a call of the store. The next process counts the rows of its last segment."""
 
@@ -61,11 +65,22 @@ class Watchdog:
         """Stop checking the writer."""
         self._beat_at_s = None
 
-    def check(self) -> None:
-        """Raise `WriterHangs` if the last heartbeat is too old."""
+    @property
+    def silent_s(self) -> float:
+        """Return the seconds since the last heartbeat."""
         # Read once: the writer's thread may set it to `None` between two reads.
         beat_at_s = self._beat_at_s
-        silent_s = 0.0 if beat_at_s is None else self._now() - beat_at_s
+        return 0.0 if beat_at_s is None else self._now() - beat_at_s
+
+    @property
+    def trouble(self) -> str:
+        """Describe a call of the store that takes long; empty if none does."""
+        silent_s = self.silent_s
+        return f"no answer for {silent_s:.0f} s" if silent_s > ANSWER_S_MAX else ""
+
+    def check(self) -> None:
+        """Raise `WriterHangs` if the last heartbeat is too old."""
+        silent_s = self.silent_s
         if silent_s > self._silence_s_max:
             raise WriterHangs(
                 f"writer was silent for {silent_s:.0f} s; expected the store to return "
@@ -153,6 +168,11 @@ class WriterThread:
         if self._failure is not None:
             raise self._failure
         self._watchdog.check()
+
+    @property
+    def trouble(self) -> str:
+        """Reason that the oldest segment is not stored yet; empty if there is none."""
+        return self.progress.trouble or self._watchdog.trouble
 
     def require_balances(self) -> LiveBalanceSource:
         """Return the ledger. Raises `DiskTrouble` until it is read."""

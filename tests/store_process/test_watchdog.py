@@ -47,7 +47,11 @@ def test_writer_that_hangs_in_an_insert_is_reported(tmp_path: Path) -> None:
     messages: list[str] = []
 
     def hang(path: Path) -> Rows:
-        seconds[0] += 421
+        seconds[0] += 30
+        assert watchdog.trouble == ""
+        seconds[0] += 1
+        assert watchdog.trouble == "no answer for 31 s"
+        seconds[0] += 390
         with pytest.raises(WriterHangs) as error:
             watchdog.check()
         messages.append(str(error.value))
@@ -60,4 +64,5 @@ def test_writer_that_hangs_in_an_insert_is_reported(tmp_path: Path) -> None:
     harness.writer.drain()
 
     assert messages == ["writer was silent for 421 s; expected the store to return within 420 s"]
+    assert watchdog.trouble == ""
     watchdog.check()
