@@ -36,7 +36,7 @@ ERROR = Comparison(Intrinsic("status"), "=", "Error")
 ROOT = Comparison(Intrinsic("root"), "=", "1")
 TIME_OUT = Comparison(Intrinsic("text"), "=", Wildcard(("time", "out")))
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
-SPAN_ID = "00f067aa0ba902b7"
+SPAN_ID = "00f067aa0cc902c7"
 
 
 def searched(text: str) -> Comparison:
@@ -78,7 +78,7 @@ def searched(text: str) -> Comparison:
         ("1 2 3 4 5 6 7 8 9", Comparison(Intrinsic("text"), "=", Wildcard(tuple("123456789")))),
         ("4BF92F3577B34DA6A3CE929D0E0E4736", Comparison(Intrinsic("trace"), "=", TRACE_ID)),
         ("dpl_7", Comparison(Intrinsic("deployment"), "=", "dpl_7")),
-        ("00F067AA0BA902B7", Or((Comparison(Intrinsic("span"), "=", SPAN_ID), searched(SPAN_ID.upper())))),
+        ("00F067AA0CC902C7", Or((Comparison(Intrinsic("span"), "=", SPAN_ID), searched(SPAN_ID.upper())))),
     ],
 )
 def test_text_is_parsed_to_a_tree(text: str, tree: Filter) -> None:
