@@ -13,7 +13,7 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_790,
+    "receiver": 23_805,
     "receiver/console": 25_160,
     "receiver/platform": 6_630,
     "tests": 71_350,
