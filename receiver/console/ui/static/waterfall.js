@@ -12,7 +12,7 @@ const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
 const LEVELS_SHOWN = 3;
 const INDENT_LEVELS_MAX = 30;
 const HUES = 12;
-const FIND_DELAY_MS = 200; // the receiver is asked when the user pauses
+const FIND_DELAY_MS = 200; // wait for a pause in typing before the request
 const SHORTCUTS = [
   ["← →", "collapse or expand the selected span, or go to its parent or first child"],
   ["e", "select the next error"],
