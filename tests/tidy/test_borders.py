@@ -14,10 +14,10 @@ MODULES_MAX = 22
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
     "receiver": 23_805,
-    "receiver/console": 25_160,
+    "receiver/console": 25_240,
     "receiver/platform": 6_630,
-    "tests": 71_350,
-    "receiver/cli": 5_440,
+    "tests": 71_425,
+    "receiver/cli": 5_445,
     "testing": 6_710,
 }
 """Area → maximum number of lines of its code."""

@@ -17,9 +17,11 @@ from receiver.console.queries.sentences import SENTENCES
 from receiver.sizes import duration_text
 
 _DETAILS: Final = """
-FILTER compares fields (service, name, status, kind, duration, project, deployment, root, has-error,
-trace:duration) and attributes (http.route, span.KEY, resource.KEY, event.KEY) by = != < <= > >= =~ !~ or
-exists, joined by spaces, OR, - and parentheses. {FILTER} && {FILTER} searches traces with a span for
+FILTER may be words of an error message, a quoted text or an id: they are searched in operations, status
+messages, exceptions and promoted attributes, and text:all="WORDS" in every attribute. It also compares
+fields (service, name, status, kind, duration, project, deployment, root, has-error, trace:duration) and
+attributes (http.route, span.KEY, resource.KEY, event.KEY) by = != < <= > >= =~ !~ or exists, joined by
+spaces, OR, - and parentheses. {FILTER} && {FILTER} searches traces with a span for
 each. Quote it for the shell.
 """
 
@@ -28,6 +30,7 @@ each. Quote it for the shell.
     cls=FilterCommand,
     help=f"{SENTENCES['search']}\n\n{_DETAILS}",
     epilog=examples(
+        "trace-drain search 'card declined'",
         "trace-drain search 'service=web status=error duration>250ms' --since 24h",
         """trace-drain search 'http.route="/api/*" -name=~"^health"'""",
         "trace-drain search 'http.response.status_code>=500 OR has-error' --format json | jq .trace_id",

@@ -105,7 +105,7 @@ class QueryQueue:
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
         self._running: Counter[str] = Counter()
-        self._lost_at_s: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._lost_at_s: defaultdict[str, list[float]] = defaultdict(list)
         """Caller → times at which its queries were lost, by the monotonic clock."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """In the order of the callers' turns."""
@@ -156,10 +156,10 @@ class QueryQueue:
                 self._remove(caller, turn)
             raise
 
-    def leave(self, caller: str, *, is_lost: bool = False) -> None:
-        """Free the slot of a query that has ended. `is_lost`: `lose` has freed the slot before."""
-        if is_lost:
-            self._lost_at_s[caller].popleft()
+    def leave(self, caller: str, lost_at_s: float | None = None) -> None:
+        """Free the slot of a query that has ended. `lost_at_s`: result of `lose`, which freed the slot."""
+        if lost_at_s is not None:
+            self._lost_at_s[caller].remove(lost_at_s)
             if not self._lost_at_s[caller]:
                 del self._lost_at_s[caller]
         else:
@@ -168,11 +168,12 @@ class QueryQueue:
                 del self._running[caller]
         self._start_waiting()
 
-    def lose(self, caller: str) -> bool:
-        """Free the slot of a query that does not end. Return False if too many are lost already."""
+    def lose(self, caller: str) -> float | None:
+        """Free the slot of a query that does not end. Return the time; `None` if too many are lost."""
         if self.is_exhausted:
-            return False
-        self._lost_at_s[caller].append(time.monotonic())
+            return None
+        lost_at_s = time.monotonic()
+        self._lost_at_s[caller].append(lost_at_s)
         self.leave(caller)
         limited.error(
             "api: lost query",
@@ -180,7 +181,7 @@ class QueryQueue:
             peer=caller,
             action="the store process is restarted if it does not end",
         )
-        return True
+        return lost_at_s
 
     def _start_waiting(self) -> None:
         """Admit waiting queries to the free slots."""

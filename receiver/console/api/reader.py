@@ -57,7 +57,7 @@ class Reader:
             return request.transport is None or request.transport.is_closing()
 
         await queue.enter(caller, is_abandoned)
-        is_lost = False
+        lost_at_s: float | None = None
         mark = f"trace-drain-api-{secrets.token_hex(8)}"
 
         def marked_query() -> Iterator[bytes]:
@@ -65,8 +65,8 @@ class Reader:
                 yield from query(self.store)
 
         def lose() -> None:
-            nonlocal is_lost
-            is_lost = queue.lose(caller)
+            nonlocal lost_at_s
+            lost_at_s = queue.lose(caller)
 
         async with stream_from_thread(
             self.pool,
@@ -74,7 +74,7 @@ class Reader:
             marked_query,
             cancel=lambda: self.store.cancel(mark),
             is_abandoned=is_abandoned,
-            on_end=lambda: queue.leave(caller, is_lost=is_lost),
+            on_end=lambda: queue.leave(caller, lost_at_s),
             on_lost=lose,
         ) as pieces:
             yield pieces

@@ -10,10 +10,11 @@ from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_json import is_json
 from receiver.console.queries.filters.filter_text import (
     bare_texts,
-    is_plain,
+    has_spansets,
     parse_filter,
     with_text_field,
 )
+from receiver.console.queries.filters.plain_text import is_plain
 from receiver.errors import InvalidFilter
 
 _OR: Final = re.compile(r"\bOR\b", re.IGNORECASE)
@@ -40,7 +41,7 @@ def all_of(*parts: str) -> str:
 
 
 def _has_spansets(text: str) -> bool:
-    return text.lstrip("-( ").startswith("{") and not is_json(text)
+    return has_spansets(text) and not is_json(text)
 
 
 def without_term(text: str, removed: str) -> str | None:

@@ -152,14 +152,14 @@ async def test_lost_query_frees_its_slot_but_not_for_its_own_caller() -> None:
     await turns.ask("b")
     assert turns.order == []
 
-    assert queue.lose("a")
+    lost_at_s = queue.lose("a")
     await settled()
 
     assert (turns.order, queue.lost_count) == (["b"], 1)
     with pytest.raises(CallerBusy, match="does not end"):
         await queue.enter("a", connected)
     await turns.finish("b")
-    queue.leave("a", is_lost=True)
+    queue.leave("a", lost_at_s)
     await queue.enter("a", connected)
     assert queue.lost_count == 0
 
@@ -181,13 +181,13 @@ async def test_no_query_is_admitted_while_too_many_are_lost() -> None:
     queue = QueryQueue(QueueLimits(2, 1, 10, 10, 3_600.0, lost_max=1))
     await queue.enter("a", connected)
     await queue.enter("b", connected)
-    assert queue.lose("a")
+    lost_at_s = queue.lose("a")
 
     with pytest.raises(QueueFull, match="1 queries were cancelled and do not end"):
         await queue.enter("c", connected)
 
-    assert not queue.lose("b"), "more threads than the pool has"
-    queue.leave("a", is_lost=True)
+    assert queue.lose("b") is None, "more threads than the pool has"
+    queue.leave("a", lost_at_s)
     await queue.enter("c", connected)
 
 
@@ -199,7 +199,7 @@ async def test_process_ends_if_lost_queries_do_not_end(
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     for caller in callers:
         await queues.sql.enter(caller, connected)
-        assert queues.sql.lose(caller)
+        assert queues.sql.lose(caller) == now_s
     assert queues.sql.is_exhausted == (len(callers) == SQL.lost_max)
 
     now_s += seconds_max
@@ -207,9 +207,26 @@ async def test_process_ends_if_lost_queries_do_not_end(
     now_s += 1
     with pytest.raises(QueriesDoNotEnd, match=f"{len(callers)} queries did not end"):
         queues.check()
-    queues.sql.leave("a", is_lost=True)
+    queues.sql.leave("a", 1_000.0)
 
     queues.check()
+
+
+async def test_end_of_another_lost_query_does_not_delay_the_end_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues, now_s = default_queues(), 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    await queues.heavy.enter("a", connected)
+    queues.heavy.lose("a")
+    now_s += 200
+    await queues.heavy.enter("a", connected)
+    queues.heavy.leave("a", queues.heavy.lose("a"))
+
+    now_s += 101
+
+    with pytest.raises(QueriesDoNotEnd, match="1 queries did not end"):
+        queues.check()
 
 
 async def test_no_place_is_lost_whatever_ends_and_is_cancelled() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from receiver.console.queries.filters.filter import (
@@ -28,6 +31,7 @@ from receiver.console.queries.filters.filter_values import (
     TERMS_MAX,
     TRACE_TERMS_MAX,
 )
+from receiver.console.queries.filters.plain_text import is_plain
 from receiver.errors import InvalidFilter
 from tests.support.cases import each_case
 
@@ -35,6 +39,7 @@ WEB = Comparison(Intrinsic("service"), "=", "web")
 ERROR = Comparison(Intrinsic("status"), "=", "Error")
 ROOT = Comparison(Intrinsic("root"), "=", "1")
 TIME_OUT = Comparison(Intrinsic("text"), "=", Wildcard(("time", "out")))
+NINE = Comparison(Intrinsic("text"), "=", Wildcard(tuple("123456789")))
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN_ID = "00f067aa0cc902c7"
 
@@ -72,13 +77,16 @@ def searched(text: str) -> Comparison:
         ('"card declined" service=web', And((searched("card declined"), WEB))),
         ("service=web (refused OR -time*out)", And((WEB, Or((searched("refused"), Not(TIME_OUT)))))),
         ("user not found", And((searched("user"), searched("not"), searched("found")))),
-        ("no route: f(x) - or", And(tuple(map(searched, ("no", "route:", "f", "x", "or"))))),
+        ("no route: f(x) - or", And(tuple(map(searched, ("no", "route", "f", "x", "or"))))),
+        ("“NOT NULL” -1 -retry", And((*map(searched, ("NOT", "NULL", "1")), Not(searched("retry"))))),
+        ("E: 1 2 3 4 5 6 7 8 -9", And((searched("E"), NINE))),
+        ("root\\", searched("root\\")),
         ("file already exists", And(tuple(map(searched, ("file", "already", "exists"))))),
         ("root declined", And((ROOT, searched("declined")))),
-        ("1 2 3 4 5 6 7 8 9", Comparison(Intrinsic("text"), "=", Wildcard(tuple("123456789")))),
-        ("4BF92F3577B34DA6A3CE929D0E0E4736", Comparison(Intrinsic("trace"), "=", TRACE_ID)),
-        ("dpl_7", Comparison(Intrinsic("deployment"), "=", "dpl_7")),
-        ("00F067AA0CC902C7", Or((Comparison(Intrinsic("span"), "=", SPAN_ID), searched(SPAN_ID.upper())))),
+        ("1 2 3 4 5 6 7 8 9", NINE),
+        (TRACE_ID.upper(), Or((Comparison(Intrinsic("trace"), "=", TRACE_ID), searched(TRACE_ID.upper())))),
+        (SPAN_ID.upper(), Or((Comparison(Intrinsic("span"), "=", SPAN_ID), searched(SPAN_ID.upper())))),
+        ("dpl_7", Or((Comparison(Intrinsic("deployment"), "=", "dpl_7"), searched("dpl_7")))),
     ],
 )
 def test_text_is_parsed_to_a_tree(text: str, tree: Filter) -> None:
@@ -141,7 +149,10 @@ def test_filter_at_every_limit_is_accepted() -> None:
         ("service=web", "service=web"),
         ("service=web time*out", 'service=web text:all="time*out"'),
         ('{"a b"} && {root}', '{text:all="a b"} && {root}'),
-        ("user (not) - found", 'text:all="user"  text:all="not"    text:all="found"'),
+        ("user (not) - found --", 'text:all="user" text:all="not" text:all="found"'),
+        ("a -(b) C:\\", 'text:all="a" text:all="b" text:all="C:\\\\"'),
+        ('status=error"x y"', 'status=error text:all="x y"'),
+        (f"{SPAN_ID} root -x", f'{SPAN_ID} root -text:all="x"'),
         ("1 2 3 4 5 6 7 8 9", 'text:all="1*2*3*4*5*6*7*8*9"'),
         (TRACE_ID, TRACE_ID),
     ],
@@ -241,3 +252,14 @@ def test_condition_at_every_limit_is_accepted() -> None:
 def test_condition_on_traces_is_refused_where_spans_are_filtered(text: str) -> None:
     with pytest.raises(InvalidFilter):
         parse_filter(text)
+
+
+def test_longest_filters_are_parsed_in_a_moment() -> None:
+    # The longest filters took seconds, in which the whole process stood still.
+    for unit in (",.", "!.", "a. ", "exists ", "service ", "-", '"', "\\", " ", ".exists "):
+        start_s = time.thread_time()
+        with suppress(InvalidFilter):
+            parse_trace_filter(unit * (CHARACTERS_MAX // len(unit)))
+        is_plain(unit * 100_000)
+
+        assert time.thread_time() - start_s < 1, unit

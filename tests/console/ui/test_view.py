@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.console.api.source import Row
-from receiver.console.queries.filters.filter import Attribute, Comparison, Intrinsic
-from receiver.console.queries.filters.filter_text import parse_filter
+from receiver.console.queries.filters.filter import And, Attribute, Comparison, Filter, HasSpan, Intrinsic
+from receiver.console.queries.filters.filter_text import parse_filter, parse_trace_filter
 from receiver.console.queries.filters.filter_values import attribute_text
 from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of, error_column, without_term
 from receiver.console.ui.view import View, term
+from receiver.errors import InvalidFilter
 from tests.console.ui.fake_source import FakeSource
 from tests.support.cases import each_case
 from tests.support.receiver_facts import facts_of
@@ -130,3 +131,30 @@ def test_incomplete_intervals_are_dots_beside_the_line() -> None:
     assert len({point.split()[1] for point in line[0]}) == 1
     assert [(len(set(points)), kind) for points, kind in dots] == [(1, "line incomplete")] * 2
     assert "<title>requests; dots: incomplete intervals</title>" in drawn
+
+
+PIECES = (
+    *("card", "not", "or", "NOT", "root", "-x", "-", "--", "(", ")", "(y)", "a:", "b.", "“c”", "*d", "e\\"),
+    *("-7", "f:g:", "00f067aa0cc902c7", "4bf92f3577b34da6a3ce929d0e0e4736", "dpl_7"),
+)
+"""Words and punctuation of a text without a comparison."""
+
+
+def conditions(tree: Filter) -> list[Filter]:
+    """Return the parts of a conjunction, also of one in another."""
+    if not isinstance(tree, And):
+        return [tree]
+    return [condition for part in tree.parts for condition in conditions(part)]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map(" ".join))
+def test_text_means_the_same_beside_a_comparison(text: str) -> None:
+    try:
+        alone = parse_trace_filter(text)
+        assert isinstance(alone, HasSpan)
+    except InvalidFilter:
+        return
+
+    joined = parse_filter(all_of("service=web", text))
+
+    assert conditions(joined) == [parse_filter("service=web"), *conditions(alone.part)]

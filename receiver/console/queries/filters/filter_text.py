@@ -23,8 +23,8 @@ some texts would be valid in both languages otherwise, and mean something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn, TypeVar
 
 from receiver.console.queries.filters.cursor import Cursor
 from receiver.console.queries.filters.filter import (
@@ -57,6 +57,13 @@ from receiver.console.queries.filters.filter_values import (
     text_or_wildcard,
     unquoted,
 )
+from receiver.console.queries.filters.plain_text import (
+    NAMES,
+    id_field,
+    is_plain,
+    plain_parts,
+    quoted_word,
+)
 from receiver.errors import InvalidFilter
 
 _FIELD = re.compile(
@@ -64,8 +71,6 @@ _FIELD = re.compile(
     re.DOTALL,
 )
 _OPERATOR = re.compile(r"=~|!~|!=|<=|>=|=|<|>")
-_PLAIN_WORD = re.compile(r"-(?=[^\s()-])|(?!-+(?:[\s()]|$))[^\s()]+")
-"""A word of a text without a comparison, or the minus before it. Punctuation is skipped."""
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s()"]+', re.DOTALL)
 _VALUE_IN_BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s()"{}]+', re.DOTALL)
 # The look-ahead keeps names such as `order.id` and `not-found` from beginning with a word.
@@ -74,21 +79,6 @@ _TEXT = re.compile(
     re.DOTALL,
 )
 """A word or a quoted text that is not the field of a comparison."""
-_NAMES: Final = {*INTRINSICS, *ALIASES}
-"""Names of fields: alone, they are flags or incomplete comparisons and not texts."""
-_COMPARED = re.compile(
-    r'[=<>~"{}]|(?<![\w.:/-])(?:(?:AND|OR|NOT)(?![\w.:/-])'
-    rf"|(?:{'|'.join(_NAMES)}|[^\s()]*\.[^\s()]*)\s+(?i:exists)(?![\w.:/-]))"
-)
-"""A sign that the text has a comparison, or words that join texts."""
-_WORDS_MAX: Final = 8
-"""Longer texts without a comparison are searched as a whole: each word costs a pass over several columns."""
-_ID_OF: Final = {
-    "trace": re.compile(r"[0-9a-fA-F]{32}"),
-    "span": re.compile(r"[0-9a-fA-F]{16}"),
-    "deployment": re.compile(r"dpl_\w+"),
-}
-"""Field → texts that are taken for an id in it."""
 _WORD = re.compile(r"(AND|OR|NOT|EXISTS)(?![\w.:/-])", re.IGNORECASE)
 _SETS = re.compile(r"(?:\s|\(|-|NOT(?![\w.:/-]))*\{", re.IGNORECASE)
 """Beginning of a condition on traces: no filter of spans has a brace before its first field."""
@@ -109,9 +99,9 @@ class BareText(NamedTuple):
     """The text in quotation marks."""
 
 
-def id_field(text: str) -> str:
-    """Return the field whose id the text is taken for: trace, span or deployment; empty if it is no id."""
-    return next((field for field, pattern in _ID_OF.items() if pattern.fullmatch(text)), "")
+def has_spansets(text: str) -> bool:
+    """Return whether the text begins as a condition on traces."""
+    return _SETS.match(text) is not None
 
 
 def bare_texts(text: str) -> list[BareText]:
@@ -123,20 +113,18 @@ def bare_texts(text: str) -> list[BareText]:
 
 def with_text_field(text: str, field: str) -> str:
     """Return the filter with a field for each text that has none: `text`, or `text:all` to search more."""
-    found, result, at = bare_texts(text), "", 0
-    # Punctuation would be an operator beside a field.
-    gaps = re.sub(r"[()]|(?<!\S)-+(?!\S)", " ", text) if is_plain(text) else text
-    for bare in found:
-        result += f"{gaps[at : bare.start]}{field}={bare.value}"
+    if is_plain(text):
+        return " ".join(
+            f"{'-' if part.is_negated else ''}{part.text if part.is_kept else f'{field}={part.value}'}"
+            for part in plain_parts(text)
+        )
+    result, at = "", 0
+    for bare in bare_texts(text):
+        gap = text[at : bare.start]
+        is_joined = gap and not gap[-1].isspace() and gap[-1] not in "({-"
+        result += f"{gap}{' ' * bool(is_joined)}{field}={bare.value}"
         at = bare.end
-    return result + gaps[at:]
-
-
-def is_plain(text: str) -> bool:
-    """Return whether the text has words to search for, and no comparison."""
-    return not _COMPARED.search(text) and any(
-        word not in _NAMES and word != "-" for word in _PLAIN_WORD.findall(text)
-    )
+    return result + text[at:]
 
 
 def parse_filter(text: str) -> Filter:
@@ -187,35 +175,15 @@ class _Parser(Cursor):
             raise self.place.invalid("unexpected character; expected a field such as service")
         return found
 
-    def _texts(self, words: Sequence[re.Match[str]]) -> Filter:
-        """Return the search for a text without a comparison: for each word, or for all in their order."""
-        if len(words) > _WORDS_MAX:
-            whole = BareText(words[0].start(1), words[-1].end(1), f'"{"*".join(word[1] for word in words)}"')
-            return self._searched(whole)
-        parts = []
-        for word in words:
-            place = Place(word.start(1) + 1)
-            if INTRINSICS.get(word[1]) == "flag":
-                part: Filter = Comparison(Intrinsic(word[1]), "=", "1", place.column)
-            else:
-                part = self._searched(BareText(word.start(1), word.end(1), f'"{word[1]}"'))
-            parts.append(Not(part) if word[0].startswith("-") else part)
-        return And(tuple(parts))
-
     def _words(self) -> Filter:
-        """Return the search for a text without a comparison: for each word, or for all in their order."""
-        words = [match for match in _PLAIN_WORD.finditer(self.text) if match[0] != "-"]
-        if len(words) > _WORDS_MAX:
-            value = "*".join(word[0] for word in words)
-            return self._searched(BareText(words[0].start(), words[-1].end(), f'"{value}"'))
+        """Return the search for a text without a comparison."""
         parts = []
-        for word in words:
-            start, end = word.span()
-            if INTRINSICS.get(word[0]) == "flag":
-                part: Filter = Comparison(Intrinsic(word[0]), "=", "1", start + 1)
+        for part in plain_parts(self.text):
+            if INTRINSICS.get(part.text) == "flag":
+                found: Filter = Comparison(Intrinsic(part.text), "=", "1", part.start + 1)
             else:
-                part = self._searched(BareText(start, end, f'"{word[0]}"'))
-            parts.append(Not(part) if self.text[:start].endswith("-") else part)
+                found = self._searched(BareText(part.start, part.start + len(part.text), part.value))
+            parts.append(Not(found) if part.is_negated else found)
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def any_set(self, depth: int) -> TraceFilter:
@@ -290,9 +258,7 @@ class _Parser(Cursor):
         # A word is never a field; an attribute with such a key has to be quoted.
         name = None if _WORD.match(self.text, self.at) else self.take(_FIELD)
         if not name:
-            if self._in_braces and self.next_is(*_TRACEQL):
-                raise place.invalid(_IS_TRACEQL)
-            raise place.invalid("expected a field such as service, or an attribute such as http.route")
+            self._reject(place)
         field = field_of(name, place)
         self.at_end()
         operator_place = self.place
@@ -307,28 +273,38 @@ class _Parser(Cursor):
             raise place.invalid("every span has this field; expected an attribute before exists")
         raise operator_place.invalid("expected an operator after the field: = != < <= > >= =~ !~ or exists")
 
+    def _reject(self, place: Place) -> NoReturn:
+        """Raise for a text that is no field."""
+        if self._in_braces and self.next_is(*_TRACEQL):
+            raise place.invalid(_IS_TRACEQL)
+        if self.next_is('"'):
+            raise place.invalid("the quoted text is not closed; expected a quotation mark")
+        raise place.invalid(
+            "expected a field such as service, an attribute such as http.route, or a quoted text"
+        )
+
     def _bare_text(self) -> BareText | None:
         """Move past a text that is not the field of a comparison, if it comes next."""
         match = _TEXT.match(self.text, self.at)
         # In braces only a quoted text: TraceQL has other meanings for words.
         if match is None or _WORD.match(match[0]) or (self._in_braces and match[0][0] != '"'):
             return None
-        if match[0] in _NAMES:
+        if match[0] in NAMES:
             return None
         self.at = match.end()
-        return BareText(*match.span(), match[0] if match[0][0] == '"' else f'"{match[0]}"')
+        return BareText(*match.span(), match[0] if match[0][0] == '"' else quoted_word(match[0]))
 
     def _searched(self, found: BareText) -> Filter:
         """Return the condition that a text without a field stands for."""
         column, text = found.start + 1, found.value[1:-1]
         field = id_field(text)
         has_id = Comparison(Intrinsic(field), "=", text if field == "deployment" else text.lower(), column)
-        if field in ("trace", "deployment"):
-            return has_id
-        self.bare_texts.append(found)
         searched = Comparison(Intrinsic("text"), "=", text_or_wildcard(text), column)
-        # 16 digits may also be part of a text.
-        return Or((has_id, searched)) if field else searched
+        if field:
+            # A message may name an id.
+            return Or((has_id, searched))
+        self.bare_texts.append(found)
+        return searched
 
     def _value(self) -> Value:
         self.at_end()
@@ -380,5 +356,6 @@ def field_of(name: str, place: Place) -> Intrinsic | Attribute:
         return Attribute("", name)
     hint = meant(name.lower(), [*INTRINSICS, *ALIASES]) or "expected a field such as service or status."
     raise InvalidFilter(
-        f"unknown field; {hint} An attribute without a dot is written span.KEY", column=place.column
+        f"unknown field; {hint} An attribute without a dot is written span.KEY; a text is quoted",
+        column=place.column,
     )

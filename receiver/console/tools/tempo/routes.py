@@ -24,7 +24,8 @@ from receiver.console.api.responses import Handler, whole_json
 from receiver.console.api.route import Route
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.filters.filter import TraceFilter
-from receiver.console.queries.filters.filter_text import is_plain, parse_trace_filter
+from receiver.console.queries.filters.filter_text import parse_trace_filter
+from receiver.console.queries.filters.plain_text import is_plain
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.limits import NAMES_DEFAULT
 from receiver.console.queries.question import Asked

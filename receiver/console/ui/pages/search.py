@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode
 
-from receiver.console.queries.filters.filter_text import id_field
+from receiver.console.queries.filters.plain_text import id_field
 from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import is_of_spans, widened
 from receiver.console.ui.page import Context
