@@ -207,3 +207,11 @@ def test_table_over_other_tables_is_not_altered(store: Store) -> None:
     assert schema.apply(store, schema_sources(), 0, STANDARD) == []
     assert schema.PROMOTED not in schema.status(store, schema_sources(), 0, STANDARD).missing
     assert promoted_columns(store) == promoted.PromotedColumns({}, frozenset())
+
+
+def test_server_that_returns_no_rows_gets_every_column(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "rows", lambda *_: [])
+
+    outdated = promoted.outdated(store, promoted_attributes(), Version(26, 9))
+
+    assert len(outdated) == len(promoted_attributes()) + 1
