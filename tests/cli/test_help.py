@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from receiver.cli import EXIT_INTERRUPTED, VERBS
+from receiver.cli import EXIT_INTERRUPTED, VERBS, main
 from receiver.errors import CommandFailed, OperatorError
 from tests.support.cases import each_case
 from tests.support.commands import run
@@ -76,6 +78,25 @@ def test_help_of_a_command_has_examples(command: str) -> None:
     assert result.exit_code == 0, result.output
     assert "Usage: trace-drain" in result.output
     assert ("Examples:\n    " in result.output) == (command not in {*GROUPS, "ledger", "version"})
+
+
+def commands_of(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a command and of all commands in it."""
+    yield words
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (inner := command.get_command(context, name)) is not None:
+                yield from commands_of(inner, *words, name)
+
+
+def test_help_of_every_command_fits_80_columns() -> None:
+    helps = {words: run(*words, "--help", COLUMNS="80").output for words in commands_of(main)}
+
+    assert len(helps) > len(VERBS)
+    assert {
+        words: line for words, text in helps.items() for line in text.splitlines() if len(line) > 80
+    } == {}
 
 
 def test_mistyped_command_or_flag_gets_a_suggestion() -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from receiver.cli.shell import table
-from receiver.cli.shell.table import CELL_COLUMNS_MAX, lines_of, lines_with_deployment, shown_text
+from receiver.cli.shell.table import (
+    CELL_COLUMNS_MAX,
+    lines_of,
+    lines_with_deployment,
+    shown_text,
+    wide_option,
+)
 from receiver.cli.shell.text_width import cut_to_width, text_width
 from tests.support.cases import each_case
 
@@ -34,9 +41,9 @@ def test_cell_is_cut_at_its_width(char: str) -> None:
     ("deployments", "columns", "is_shown"),
     [
         pytest.param(["dpl_1", "dpl_1"], 40, True, id="fits"),
-        pytest.param(["dpl_1", "dpl_1"], 12, False, id="does not fit"),
-        pytest.param(["dpl_1", "dpl_2"], 12, True, id="differs"),
-        pytest.param(["dpl_1", ""], 12, True, id="known for some"),
+        pytest.param(["dpl_1", "dpl_1"], 17, False, id="the same, does not fit"),
+        pytest.param(["dpl_1", "dpl_2"], 17, True, id="differs, so that another column is omitted"),
+        pytest.param(["dpl_1", ""], 17, True, id="known for some"),
         pytest.param(["", ""], 40, False, id="not known"),
     ],
 )
@@ -44,11 +51,57 @@ def test_deployment_is_a_column_if_it_fits_or_differs(
     monkeypatch: pytest.MonkeyPatch, deployments: list[str], columns: int, *, is_shown: bool
 ) -> None:
     monkeypatch.setattr(table, "columns_max", lambda: columns)
+    rows = [("GET", "web", name) for name in deployments]
 
-    head, *lines = lines_with_deployment(("span", "deployment"), [("GET", name) for name in deployments])
+    head, *_ = lines_with_deployment(("span", "service", "deployment"), rows, optional=("service",))
 
-    assert head == ("span  deployment" if is_shown else "span")
-    assert lines == [f"GET   {name}".rstrip() if is_shown else "GET" for name in deployments]
+    assert ("deployment" in head) == is_shown
+
+
+TRACE = "5b8efff798038103d269b633813fc60c"
+HEAD = ("trace", "service", "message", "spans", "errors")
+ROWS = [(TRACE, "web", "connection to the database timed out", "12", "3"), (TRACE, "cart", "", "4", "0")]
+
+
+@each_case(
+    ("columns", "names"),
+    [
+        (100, "trace service message spans errors"),
+        (80, "trace message errors"),
+        (60, "trace message"),
+        (40, "trace"),
+    ],
+)
+def test_narrow_terminal_omits_columns_in_order_then_shortens_texts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, names: str
+) -> None:
+    monkeypatch.setattr(table, "columns_max", lambda: columns)
+
+    lines = list(lines_of(HEAD, ROWS, numbers=(3, 4), whole=(0,), optional=("spans", "service", "errors")))
+
+    assert lines[0].split() == names.split()
+    assert max(map(text_width, lines)) <= columns
+    assert all(TRACE in line for line in lines[1:])
+    omitted = ", ".join(name for name in HEAD if name not in names.split())
+    assert capsys.readouterr().err == (f"not shown: {omitted}; --wide shows all\n" if omitted else "")
+
+
+def test_wide_shows_all_columns_and_whole_texts_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    message = "x" * 200
+
+    @click.command()
+    @wide_option
+    def command() -> None:
+        found.extend(lines_of(("trace", "message"), [(TRACE, message)]))
+
+    found: list[str] = []
+    command.main(["--wide"], standalone_mode=False)
+    command.main([], standalone_mode=False)
+
+    assert found[:2] == [f"{'trace':32}  message", f"{TRACE}  {message}"]
+    assert max(map(len, found[2:])) <= 40
 
 
 @each_case(

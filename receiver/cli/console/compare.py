@@ -105,7 +105,11 @@ def _operations(row: Row) -> Iterator[str]:
         (*_cells(operation), *(_estimates(operation) if has_estimates else ()))
         for operation in row["operations"]
     ]
-    head, *lines = lines_of((*_HEAD, *(_ESTIMATES_HEAD if has_estimates else ())), cells)
+    head, *lines = lines_of(
+        (*_HEAD, *(_ESTIMATES_HEAD if has_estimates else ())),
+        cells,
+        optional=(*_ESTIMATES_HEAD, "p50", "p99", "service", "errors"),
+    )
     yield ""
     yield _styled(head, None, bold=True)
     for operation, line in zip(row["operations"], lines, strict=True):

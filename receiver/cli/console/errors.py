@@ -36,7 +36,8 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         "last (UTC)",
         "example trace",
     )
-    return lines_of(head, cells, numbers=(0, 1)) if cells else iter(())
+    optional = ("first (UTC)", "deployments", "traces", "example trace", "last (UTC)")
+    return lines_of(head, cells, numbers=(0, 1), optional=optional) if cells else iter(())
 
 
 def _names(names: list[str], count: int) -> str:

@@ -46,5 +46,5 @@ def _without_options(
         if word.startswith("--") and not ctx.resilient_parsing:
             name = word.partition("=")[0]
             known = [option for parameter in ctx.command.get_params(ctx) for option in parameter.opts]
-            raise click.NoSuchOption(name, possibilities=get_close_matches(name, known), ctx=ctx)
+            raise click.NoSuchOption(name, possibilities=get_close_matches(name, known, n=1), ctx=ctx)
     return words

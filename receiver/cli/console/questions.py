@@ -16,7 +16,7 @@ from receiver.cli.console.value_completion import complete
 from receiver.cli.shell.api_client import ResultRows, Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import FILE_PATH, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import WIDE, lines_of
 from receiver.cli.shell.text_width import text_width
 from receiver.cli.shell.unsafe_text import without_controls
 from receiver.console.queries.csv_text import csv_head, csv_line
@@ -83,6 +83,7 @@ def common_parameters(question: Question[Any]) -> list[click.Parameter]:
             default="table",
             help="json or jsonl: one JSON object a line; csv: a line of names first.",
         ),
+        click.Option(["--wide"], **WIDE),
     ]
 
 

@@ -9,12 +9,14 @@ from typing import Final
 from receiver.cli.console.charts import epoch_s, parts, sparkline, starts_of, time_axis
 from receiver.cli.console.questions import command_of, run_question
 from receiver.cli.shell.api_client import Row
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import columns_max, lines_of
 from receiver.sizes import duration_text
 from receiver.time_range import parse_seconds
 
 _DURATIONS: Final = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
 _CHART_CHARS = 30
+_OTHER_CHARS = 60
+"""Columns of a line besides its two charts, with a group of 12 characters."""
 
 
 def _run(**options: str | None) -> None:
@@ -44,12 +46,14 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
     ]
     estimated = ["before sampling"] if has_estimates else []
     head = ["group", "spans", *estimated, "per s", "errors", "error rate", "p50", "p95", "p99", "max"]
-    return lines_of(head, cells, numbers=range(1, len(head)))
+    optional = ("max", "before sampling", "per s", "p50")
+    return lines_of(head, cells, numbers=range(1, len(head)), optional=optional)
 
 
 def _over_time(rows: Sequence[Row], every_s: int) -> Iterator[str]:
     starts = starts_of(rows, every_s)
-    columns = [starts[part] for part in parts(len(starts), _CHART_CHARS)]
+    chart_chars = max(1, min(_CHART_CHARS, (columns_max() - _OTHER_CHARS) // 2))
+    columns = [starts[part] for part in parts(len(starts), int(chart_chars))]
     groups: dict[str, dict[int, Row]] = {}
     for row in rows:
         groups.setdefault(row["group"], {})[epoch_s(row["start"])] = row
@@ -73,7 +77,7 @@ def _over_time(rows: Sequence[Row], every_s: int) -> Iterator[str]:
             )
         )
     head = ("group", "spans", "errors", "rate", "max per s", "p95", "max p95")
-    yield from lines_of(head, cells, numbers=(1, 2, 4, 6))
+    yield from lines_of(head, cells, numbers=(1, 2, 4, 6), whole=(3, 5))
     yield time_axis(starts, rows)
 
 

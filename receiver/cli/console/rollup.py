@@ -12,8 +12,8 @@ import msgspec
 
 from receiver.cli.shell.api_client import Row, query_receiver, receiver_or_store, running_receiver, store_of
 from receiver.cli.shell.group import CommandGroup, examples
-from receiver.cli.shell.options import config_option, data_option, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
+from receiver.cli.shell.table import lines_of, wide_option
 from receiver.console.queries.rollup import status as rollup_status
 from receiver.console.queries.rollup.derivation import Closing, derive_due
 from receiver.console.queries.rollup.slots import invalidate
@@ -41,13 +41,8 @@ def rollup() -> None:
 @rollup.command(epilog=examples("trace-drain rollup status", "trace-drain rollup status --format json"))
 @config_option
 @data_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: an object per line.",
-)
+@format_option
+@wide_option
 def status(config: str | None, data: str | None, *, form: Literal["table", "json"]) -> None:
     """Print how many hours of each day are rolled up, and the size of the tables."""
     settings = loaded_with(config, data).settings

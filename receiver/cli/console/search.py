@@ -46,7 +46,7 @@ def search(words: tuple[str, ...], *, is_traceql: bool, **options: Any) -> None:
 def _table(rows: Iterable[Row]) -> Iterator[str]:
     cells = [
         (
-            row["start"][:23].replace("T", " "),
+            row["start"][5:23].replace("T", " "),
             row["trace_id"],
             row["service"],
             row["name"],
@@ -58,7 +58,12 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         for row in rows
     ]
     head = ("started (UTC)", "trace", "service", "span", "duration", "spans", "errors", "deployment")
-    return lines_with_deployment(head, cells, numbers=range(4, 7)) if cells else iter(())
+    optional = ("spans", "service", "errors")
+    return (
+        lines_with_deployment(head, cells, numbers=range(4, 7), whole=(0, 1), optional=optional)
+        if cells
+        else iter(())
+    )
 
 
 search.params.extend(common_parameters(QUESTIONS["search"]))

@@ -33,7 +33,7 @@ def spans(**options: str | None) -> None:
 def _table(rows: Iterable[Row]) -> Iterator[str]:
     cells = [
         (
-            row["Timestamp"][:23],
+            row["Timestamp"][5:23],
             row["ProjectId"],
             row["ServiceName"],
             row["SpanName"],
@@ -45,7 +45,8 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         for row in rows
     ]
     head = ("started (UTC)", "project", "service", "span", "duration", "status", "trace", "deployment")
-    return lines_with_deployment(head, cells) if cells else iter(())
+    optional = ("project", "service", "status")
+    return lines_with_deployment(head, cells, whole=(0, 4, 6), optional=optional) if cells else iter(())
 
 
 spans.params.extend([*own_parameters(QUESTIONS["spans"]), *common_parameters(QUESTIONS["spans"])])

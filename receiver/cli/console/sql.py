@@ -16,6 +16,7 @@ from receiver.cli.console.questions import csv_lines, generic_table, json_lines
 from receiver.cli.shell.api_client import ResultRows
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.cli.shell.table import wide_option
 from receiver.console.queries.raw_sql.statement import LINES_DEFAULT, LINES_MAX, parse_sql
 from receiver.console.queries.raw_sql.statement import sql as lines_of
 from receiver.errors import OperatorError, Refused
@@ -27,11 +28,12 @@ STANDARD_INPUT: Final = "-"
 
 @click.command(
     epilog=examples(
-        "trace-drain sql 'SELECT ServiceName, count() FROM otel_traces GROUP BY ALL ORDER BY 2 DESC'",
+        "trace-drain sql 'SELECT ServiceName, count() FROM otel_traces GROUP BY ALL'",
         "trace-drain sql - --format csv < report.sql",
     ),
 )
 @click.argument("statement")
+@wide_option
 @config_option
 @data_option
 @click.option(

@@ -15,8 +15,8 @@ from receiver.cli.console.questions import filter_errors_shown, json_lines, ques
 from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
-from receiver.cli.shell.table import shown_text
-from receiver.cli.shell.text_width import padded
+from receiver.cli.shell.table import CELL_COLUMNS_MIN, columns_max, shown_text, wide_option
+from receiver.cli.shell.text_width import cut_to_width, padded
 from receiver.console.queries.arrivals import OVERLAP_MS
 from receiver.console.queries.limits import ARRIVALS_MAX
 from receiver.console.queries.questions import QUESTIONS
@@ -35,7 +35,7 @@ CUT_NOTE = (
     "use a narrower filter"
 )
 RED, RESET = "\x1b[31m", "\x1b[0m"
-WIDTHS: Final = (12, 9, 6, 20, 36)
+WIDTHS: Final = (12, 9, 6, 20, 36, 32)
 
 
 @click.command(
@@ -68,6 +68,7 @@ WIDTHS: Final = (12, 9, 6, 20, 36)
     default="table",
     help="json: one JSON object a line.",
 )
+@wide_option
 def tail(words: tuple[str, ...], *, config: str | None, data: str | None, since: str, form: str) -> None:
     """Run the command."""
     settings, text = loaded_with(config, data).settings, " ".join(words)
@@ -169,5 +170,17 @@ def _line(row: Row, *, has_colors: bool) -> str:
         row["name"],
         row["trace_id"],
     )
-    line = "  ".join(padded(shown_text(cell), width) for cell, width in zip(cells, (*WIDTHS, 0), strict=True))
+    line = "  ".join(
+        padded(cut_to_width(shown_text(cell), width), width)
+        for cell, width in zip(cells, _widths(columns_max()), strict=False)
+    ).rstrip()
     return f"{RED}{line}{RESET}" if has_colors and row["status"] == "Error" else line
+
+
+def _widths(columns: float) -> tuple[int, ...]:
+    """Return the widths of the cells. A narrow terminal has no trace id, and less space for the operation."""
+    *others, name, _trace = WIDTHS
+    gaps = 2 * len(WIDTHS)
+    if sum(WIDTHS) + gaps <= columns:
+        return WIDTHS
+    return (*others, max(CELL_COLUMNS_MIN, int(min(name, columns - sum(others) - gaps))))

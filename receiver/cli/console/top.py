@@ -89,7 +89,7 @@ def lines(rows: Sequence[Row], since: str, order: str, failure: str) -> list[str
         for row in sorted(rows, key=lambda row: _sort_key(row, order))
     ]
     names = ("service", "requests/s", "errors %", "p50", "p95", "p99")
-    return [head, note, *lines_of(names, cells, numbers=range(1, 6))]
+    return [head, note, *lines_of(names, cells, numbers=range(1, 6), has_note=False)]
 
 
 def _sort_key(row: Row, order: str) -> tuple[float, str]:

@@ -14,7 +14,7 @@ import click
 from receiver.cli.platform.platform_options import Options, gateway, gateway_options
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import FILE_PATH
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, wide_option
 from receiver.cli.shell.unsafe_text import without_controls
 from receiver.errors import OperatorError
 from receiver.logs import harmless_text
@@ -52,6 +52,7 @@ _IMAGES: Final = {
 )
 @gateway_options
 @click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table")
+@wide_option
 def models(*, form: str, **options: Any) -> None:  # noqa: ANN401 - click's values
     """List the language models of the gateway."""
     listed = asyncio.run(_models(gateway(options)))

@@ -11,7 +11,7 @@ import click
 from receiver.cli.shell.api_client import Row, query_receiver, required_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, wide_option
 
 
 @click.command(
@@ -20,6 +20,7 @@ from receiver.cli.shell.table import lines_of
 @config_option
 @data_option
 @format_option
+@wide_option
 def installations(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
     """List the installations of the integration, with the state, the scopes and the token of each."""
     settings = loaded_with(config, data).settings
@@ -43,4 +44,6 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         )
         for row in rows
     ]
-    return lines_of(head, cells) if cells else iter(["no installations; the page /platform installs"])
+    if not cells:
+        return iter(["no installations; the page /platform installs"])
+    return lines_of(head, cells, optional=("scopes", "deleted at (UTC)", "team"))

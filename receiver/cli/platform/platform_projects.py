@@ -12,7 +12,7 @@ import click
 from receiver.cli.shell.api_client import Row, query_receiver, required_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, wide_option
 from receiver.time_range import instant_text
 
 PATH = "/api/v1/platform/projects"
@@ -24,6 +24,7 @@ PATH = "/api/v1/platform/projects"
 @config_option
 @data_option
 @format_option
+@wide_option
 def projects(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
     """List the projects that were removed on the platform, and when their spans are due for deletion."""
     settings = loaded_with(config, data).settings

@@ -23,7 +23,7 @@ from receiver.cli.shell.api_client import (
 )
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, format_option, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, wide_option
 from receiver.dead_letters.directory import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
@@ -55,6 +55,7 @@ def dead() -> None:
 @config_option
 @data_option
 @format_option
+@wide_option
 def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
     """List dead letters: rows that the store refuses permanently, and bodies that crashed the decoder."""
     rows = _listed(loaded_with(config, data).settings)
@@ -167,7 +168,8 @@ def _replay_text(row: Row) -> str:
 def _table(rows: Iterable[Row]) -> Iterator[str]:
     head = ("id", "cause", "rows", "bytes", "kept since (UTC)", "drain", "project", "why")
     cells = [_cells(row) for row in rows]
-    yield from lines_of(head, cells) if cells else ["no dead letters"]
+    optional = ("bytes", "project", "drain", "kept since (UTC)")
+    yield from lines_of(head, cells, optional=optional) if cells else ["no dead letters"]
 
 
 def _cells(row: Row) -> list[str]:

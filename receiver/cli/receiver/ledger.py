@@ -13,7 +13,7 @@ import msgspec
 
 from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, wide_option
 from receiver.errors import OperatorError, Refused
 from receiver.ledger import query as ledger_query
 from receiver.ledger.balance import OfflineBalanceSource
@@ -45,6 +45,7 @@ COUNTS = (
 )
 @click.option("--project", metavar="ID", help="Only this project.")
 @click.option("--drain", metavar="NAME", help="Only this drain.")
+@wide_option
 @click.option("--verify", is_flag=True, help="Count the table, too, and report any difference.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Output format."
@@ -109,7 +110,13 @@ def _table(report: dict[str, Any], *, verify: bool) -> Iterator[str]:
     head = ("hour (UTC)", "drain", "project", *(name.replace("_", " ") for name in names))
     extra = (("verdict",), ("",)) if verify else ((), ())
     numbers = range(3, 3 + len(names))
-    yield from lines_of((*head, *extra[0]), [*rows, (*total, *extra[1])], numbers=numbers)
+    zeros = [name.replace("_", " ") for name in names[1:] if not totals[name]]
+    yield from lines_of(
+        (*head, *extra[0]),
+        [*rows, (*total, *extra[1])],
+        numbers=numbers,
+        optional=(*zeros, "project", "drain"),
+    )
     if report["complete_from"] > report["since"]:
         yield f"complete from {report['complete_from']} on; earlier hours may be incomplete"
     if report["trouble"]:

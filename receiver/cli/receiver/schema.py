@@ -12,7 +12,7 @@ from receiver import transcode
 from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, wide_option
 from receiver.engine import promoted
 from receiver.engine import schema as tables
 from receiver.engine.store import Version
@@ -47,6 +47,7 @@ def print_statements(config: str | None, data: str | None, engine: str) -> None:
 
 
 @schema.command()
+@wide_option
 @config_option
 @data_option
 def status(config: str | None, data: str | None) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 import click
 
+EXAMPLE_CHARS_MAX = 76
+"""Length of a line of an example, which click indents by four, so that it fits 80 columns."""
+INDENTATION = "    "
+"""Indentation of the later lines of an example."""
 HELP_CHARS_MAX = 1_000
 """Limit above every help text, because click truncates the first sentence at 45 characters by default."""
 
@@ -38,4 +43,22 @@ class CommandGroup(click.Group):
 
 def examples(*lines: str) -> str:
     """Return the epilog of a command with its examples, marked so that click does not wrap them."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    return "\b\nExamples:\n" + "\n".join(f"  {part}" for line in lines for part in _parts(line))
+
+
+def _parts(line: str) -> Iterator[str]:
+    """Yield the lines of an example: the comment of a long one above it, then the parts of its command."""
+    command, mark, comment = line.partition(" # ")
+    if mark and len(line) > EXAMPLE_CHARS_MAX:
+        yield f"# {comment}"
+        line = command.rstrip()
+    while len(line) > EXAMPLE_CHARS_MAX and (end := _end_of_part(line)) > len(INDENTATION):
+        yield f"{line[:end]} \\"
+        line = f"{INDENTATION}{line[end + 1 :]}"
+    yield line
+
+
+def _end_of_part(line: str) -> int:
+    """Return the index of the last space at which an example can be broken, with room for a backslash."""
+    head = line[: EXAMPLE_CHARS_MAX - 1]
+    return max(head.rfind(separator) for separator in (" --", " | ", " '"))
