@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from receiver.cli.console import tail
 from receiver.cli.console.tail import CUT_NOTE, Arrivals, follow
 from receiver.cli.shell.text_width import text_width
 from receiver.console.queries.arrivals import OVERLAP_MS
@@ -159,3 +160,17 @@ def test_error_in_the_filter_is_shown_before_anything_is_asked(tmp_path: Path) -
 
     assert result.exit_code == 2
     assert "did you mean 'service'?" in result.stderr
+
+
+@each_case("columns", [80, 100])
+def test_line_fits_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setattr(tail, "columns_max", lambda: columns)
+    row = {**arrival(0, START_MS), "name": "GET /api/projects/{project}/deployments/{deployment}"}
+
+    tail._print([row], "table", has_colors=False)  # noqa: SLF001 - the terminal of a process is hard to fake
+
+    line = capsys.readouterr().out.rstrip("\n")
+    assert "GET /api/projects/" in line
+    assert text_width(line) <= columns
