@@ -20,12 +20,14 @@ from receiver.console.api.access import CALLER
 from receiver.console.api.query_queue import QueryQueue, Queues
 from receiver.console.api.reader import Query, Reader
 from receiver.console.queries.filters.filter import Filter
+from receiver.console.queries.group_key import GroupKey
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.catalog import columns_by_table
 from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
 from receiver.console.queries.traces.traces import (
     hides_spans,
+    linking,
     matching,
     normalized_trace_id,
     outline,
@@ -77,10 +79,12 @@ class Source(Protocol):
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         """Run a query of the table in `receiver/console/queries/questions.py`."""
 
-    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+    async def outline(
+        self, trace_id: str, read: Callable[[list[Row]], Result], by: GroupKey | None = None
+    ) -> Result | None:
         """Return the result of `read`, called in a thread with the spans of a trace; `None` without spans.
 
-        A row has the columns that determine the position of a span in a waterfall.
+        A row has the columns that determine the position of a span in a waterfall, and its value of `by`.
         """
 
     async def matching(self, trace_id: str, tree: Filter) -> list[str]:
@@ -109,6 +113,9 @@ class SourceWithSql(LimitableSource, Protocol):
 
     async def sql(self, asked: SqlQuery) -> SqlAnswer:
         """Answer a SQL statement."""
+
+    async def linking(self, trace_id: str, span_id: str) -> Answer:
+        """Return the spans of any trace that link to a span."""
 
     async def sql_columns(self) -> list[Row]:
         """Return table, name and type of each column that a SQL statement may read."""
@@ -157,13 +164,15 @@ class ApiSource:
         queue = self.queues.short if question.is_short else self.queues.heavy
         return await self._answer(queue, lambda store: question.ask(store, asked, time.time()))
 
-    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+    async def outline(
+        self, trace_id: str, read: Callable[[list[Row]], Result], by: GroupKey | None = None
+    ) -> Result | None:
         """See `Source`."""
         plain = normalized_trace_id(trace_id)
         slots = self._reader.outlines
         await slots.acquire()
         try:
-            _, body = await self._body(self.queues.short, lambda store: outline(store, plain))
+            _, body = await self._body(self.queues.short, lambda store: outline(store, plain, by))
         except BaseException:
             slots.release()
             raise
@@ -178,6 +187,11 @@ class ApiSource:
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self.queues.short, lambda store: matching(store, plain, tree))
         return [row["SpanId"] for row in answer.rows]
+
+    async def linking(self, trace_id: str, span_id: str) -> Answer:
+        """See `Source`."""
+        plain = normalized_trace_id(trace_id)
+        return await self._answer(self.queues.heavy, lambda store: linking(store, plain, span_id))
 
     async def hides_spans(self, trace_id: str) -> bool:
         """See `Source`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from receiver.console.queries.filters.attribute_sql import lookup
 from receiver.console.queries.limits import LimitedLines, limited_lines
@@ -10,11 +10,13 @@ from receiver.console.queries.message_template import TEMPLATE_PARAMETERS, templ
 from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.sql_text import Sql, compose
+from receiver.engine.sql_text import Sql, compose, names
 from receiver.engine.store import Store
 
 NAMES_PER_GROUP = 20
 """Maximum number of operations and of deployments that a line names. The line also has the total numbers."""
+INTERVALS: Final = 30
+"""Number of intervals of equal length into which the time range is divided for the counts of a group."""
 
 _EXCEPTION = Sql("Events.Attributes[indexOf(Events.Name, 'exception')]")
 """Attributes of the first exception; empty if there is none."""
@@ -26,7 +28,7 @@ ERROR_MESSAGE = template_sql(
     )
 )
 """Template of the message. It needs `TEMPLATE_PARAMETERS`."""
-_ERRORS = """
+_GROUPS = """
 SELECT
     ServiceName AS service,
     {type} AS type,
@@ -35,11 +37,14 @@ SELECT
     uniqExact(TraceId) AS traces,
     concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS first,
     concat(replaceOne(toString(max(Timestamp)), ' ', 'T'), 'Z') AS last,
+    countResample(0, {intervals}, 1)({interval}) AS over_time,
     uniqExact(SpanName) AS operation_count,
     arraySlice(arraySort(groupUniqArray(toString(SpanName))), 1, {names_max}) AS operations,
-    uniqExactIf(DeploymentId, DeploymentId != '') AS deployment_count,
-    arraySlice(arraySort(groupUniqArrayIf(toString(DeploymentId), DeploymentId != '')), 1, {names_max})
-        AS deployments,
+    sumMapIf([toString(DeploymentId)], [toUInt64(1)], DeploymentId != '') AS by_deployment,
+    arraySort((name, spans) -> (-spans, name), by_deployment.1, by_deployment.2) AS by_spans,
+    length(by_spans) AS deployment_count,
+    arraySlice(by_spans, 1, {names_max}) AS deployments,
+    arraySlice(arrayReverseSort(by_deployment.2), 1, {names_max}) AS deployment_spans,
     -- the newest; a number, because comparing tuples takes ten times as long
     argMax(TraceId, bitShiftLeft(toUInt128(toUnixTimestamp64Nano(Timestamp)), 64) + cityHash64(TraceId))
         AS example_trace_id,
@@ -49,6 +54,60 @@ WHERE {where}
 GROUP BY service, type, message
 ORDER BY spans DESC, service, type, message
 LIMIT {limit:UInt64}
+"""
+# Without `until`, spans of senders whose clocks are ahead count, too: in the last interval.
+_INTERVAL = compose(
+    "least(intDiv(toUnixTimestamp64Nano(Timestamp) - {from_ns:Int64}, {interval_ns:Int64}), {intervals} - 1)",
+    intervals=INTERVALS,
+)
+# Without the filter of the query: an error that the filter hides in earlier deployments is not new.
+_NEW_SINCE = """
+SELECT
+    service,
+    type,
+    message,
+    arraySort(groupArray(first_with)) AS new_since
+FROM
+(
+    SELECT
+        service,
+        type,
+        message,
+        argMin(deployment, place) AS first_with
+    FROM
+    (
+        SELECT DISTINCT
+            ServiceName AS service,
+            {type} AS type,
+            {message} AS message,
+            ProjectId AS project,
+            DeploymentId AS deployment
+        FROM {table}
+        WHERE {in_range}
+          AND DeploymentId != ''
+          AND {is_error}
+    ) AS occurrences
+    INNER JOIN
+    (
+        SELECT
+            ProjectId AS project,
+            DeploymentId AS deployment,
+            row_number() OVER (PARTITION BY ProjectId ORDER BY min(Timestamp), DeploymentId) AS place
+        FROM {table}
+        WHERE {in_range}
+          AND DeploymentId != ''
+        GROUP BY ProjectId, DeploymentId
+    ) AS seen USING (project, deployment)
+    GROUP BY service, type, message, project
+    HAVING min(place) > 1
+)
+GROUP BY service, type, message
+"""
+_ERRORS = """
+SELECT {columns}
+FROM ({groups}) AS found
+LEFT JOIN ({new_since}) AS news USING (service, type, message)
+ORDER BY spans DESC, service, type, message
 {aggregation_settings}
 """
 
@@ -71,10 +130,17 @@ class ErrorRow(TypedDict):
     traces: int
     first: str
     last: str
+    over_time: list[int]
+    """Number of spans in each of `INTERVALS` intervals of equal length of the time range."""
     operation_count: int
     operations: list[str]
     deployment_count: int
     deployments: list[str]
+    """Those with the most spans of the group first."""
+    deployment_spans: list[int]
+    """Number of spans of the group in each of `deployments`."""
+    new_since: list[str]
+    """Of each project: its first deployment with the group, if earlier deployments are stored without it."""
     example_trace_id: str
     estimated_spans: float | None
 
@@ -82,11 +148,18 @@ class ErrorRow(TypedDict):
 def error_groups(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the groups, those with the most spans first. The example is the newest trace."""
     selected = selection(store, asked, now_s)
-    statement = compose(
-        _ERRORS,
-        type=error_type(store),
-        message=ERROR_MESSAGE,
+    of_group = {"type": error_type(store), "message": ERROR_MESSAGE}
+    groups = compose(
+        _GROUPS,
         where=selected.where(IS_ERROR),
+        intervals=INTERVALS,
+        interval=_INTERVAL,
         names_max=NAMES_PER_GROUP,
+        **of_group,
     )
-    return limited_lines(store, statement, {**selected.parameters, **TEMPLATE_PARAMETERS}, asked.limit)
+    new_since = compose(_NEW_SINCE, is_error=IS_ERROR, **of_group)
+    statement = compose(_ERRORS, columns=names(ErrorRow.__annotations__), groups=groups, new_since=new_since)
+    begin_s, end_s = asked.range.past_s(now_s)
+    interval_ns = int((end_s - begin_s) * 1e9) // INTERVALS + 1
+    parameters = {**selected.parameters, **TEMPLATE_PARAMETERS, "interval_ns": interval_ns}
+    return limited_lines(store, statement, parameters, asked.limit)

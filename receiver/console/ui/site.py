@@ -31,7 +31,8 @@ from receiver.console.ui.pages.connect import checks
 from receiver.console.ui.pages.connect_checks import verdict
 from receiver.console.ui.pages.sql import link_of
 from receiver.console.ui.pages.table import PAGES
-from receiver.console.ui.pages.trace import columns, details
+from receiver.console.ui.pages.trace import columns, details, linking
+from receiver.console.ui.pages.trace_views import MARKS, group_key_of, marked
 from receiver.console.ui.parameters import FILTER, checked_parameters
 from receiver.console.ui.static import HEADERS as STATIC_HEADERS
 from receiver.console.ui.static import PREFIX, static_files
@@ -56,7 +57,7 @@ RANGES: Final = {
 _NOT_TWO_SELECTED: Final = PAGES["trace_comparison"]._replace(
     name="selection",
     build=trace_comparison.not_two_selected,
-    parameters=(*PAGES["search"].parameters, "id"),
+    parameters=(*PAGES["search"].parameters, "id", "trace", "span"),
 )
 """Page instead of the comparison of two traces if another number is selected."""
 
@@ -91,6 +92,8 @@ class Site:
         yield Route("GET", "/trace/{id}/outline", self._outline, "viewer", within_projects=True)
         yield Route("GET", "/trace/{id}/matches", self._matches, "viewer", within_projects=True)
         yield Route("GET", "/trace/{id}/span/{span}", self._span, "viewer", within_projects=True)
+        path = "/trace/{id}/span/{span}/linking"
+        yield Route("GET", path, self._linking, "viewer", within_projects=True)
         yield Route("GET", PREFIX + "/{digest}/{name}", _send_file, "public")
 
     def _handler(self, page: Page) -> Handler:
@@ -160,12 +163,16 @@ class Site:
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
     async def _compare_traces(self, request: web.Request) -> web.StreamResponse:
-        """Redirect to the comparison of the two traces `id` of a form."""
-        ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
-        if len(ids) != 2:  # noqa: PLR2004 - A and B
-            query = MultiDict(item for item in request.query.items() if item[0] != "id")
+        """Redirect to the comparison of the traces `id` of a form, or of the spans `span` of a trace."""
+        trace_id = quote(request.query.get("trace", ""), safe="")
+        rows = request.query.getall("span" if trace_id else "id", [])
+        if len(rows) != 2:  # noqa: PLR2004 - A and B
+            query = MultiDict(item for item in request.query.items() if item[0] not in {"id", "span"})
             return await self.page(request, _NOT_TWO_SELECTED, query)
-        return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
+        a, b = (quote(row, safe="") for row in rows)
+        if trace_id:
+            return go_to(f"/trace/{trace_id}/with/{trace_id}?below_a={a}&below_b={b}")
+        return go_to(f"/trace/{a}/with/{b}")
 
     async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:
         """Return the description of an error of the parameters. The frame has the default time range."""
@@ -194,9 +201,15 @@ class Site:
         return _json(body)
 
     async def _matches(self, request: web.Request) -> web.Response:
-        """Answer with the ids of the spans of a trace that have a text, for the script that marks them."""
-        tree = has_text(checked_parameters(request.query, ("text",)).get("text", ""))
-        return _json(orjson.dumps(await self._source_for(request).matching(request.match_info["id"], tree)))
+        """Answer with the ids of the spans of a trace that have a text, or that are of a frame or a group."""
+        query = checked_parameters(request.query, ("text", *MARKS))
+        source, trace_id = self._source_for(request), request.match_info["id"]
+        if "text" in query or not query:
+            return _json(orjson.dumps(await source.matching(trace_id, has_text(query.get("text", "")))))
+        found = await source.outline(
+            trace_id, lambda rows: marked(trace_of(rows), query), group_key_of(query)
+        )
+        return _json(orjson.dumps(found or []))
 
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with all fields of a span."""
@@ -204,6 +217,11 @@ class Site:
         if row is None:
             raise web.HTTPNotFound
         return _json(orjson.dumps(details(row)))
+
+    async def _linking(self, request: web.Request) -> web.Response:
+        """Answer with the spans that link to a span."""
+        ids = request.match_info["id"], request.match_info["span"]
+        return _json(orjson.dumps(await linking(self._source_for(request), *ids)))
 
     async def _build(self, page: Page, view: View) -> tuple[int, str]:
         """Return the status and the content of a page, or of the description of its error."""

@@ -140,7 +140,13 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     "/errors": (_SINCE,),
     "/compare": (Call({**TIMES, "a": "dpl_1", "b": "dpl_2"}),),
     "/choices": (Call(),),
-    "/trace/{id}": (_OF_SHARED,),
+    "/trace/{id}": (
+        _OF_SHARED,
+        Call({"show": "flame"}, {"id": SHARED}),
+        Call({"show": "statistics", "by": "operation"}, {"id": SHARED}),
+        Call({"linking": "1"}, {"id": SHARED}),
+    ),
+    "/trace/{id}/span/{span}/linking": (Call(parts={"id": OTHERS, "span": ROOT}),),
     "/trace/{id}/outline": (_OF_SHARED,),
     "/trace/{id}/matches": (Call({"text": "get"}, {"id": SHARED}, has_texts=False),),
     "/trace/{id}/with/{other}": (Call(parts={"id": SHARED, "other": MINE}),),
@@ -268,7 +274,9 @@ async def test_trace_of_another_project_is_answered_like_an_unknown_one(client: 
 
     for path in (path for path in CALLS if "{id}" in path):
         found = [
-            plain(await answer_of(client, path, Call(parts={"id": each, "other": MINE}), LIMITED))
+            plain(
+                await answer_of(client, path, Call(parts={"id": each, "other": MINE, "span": ROOT}), LIMITED)
+            )
             for each in (OTHERS, unknown)
         ]
         assert found[0] == found[1], path

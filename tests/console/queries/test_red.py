@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -15,7 +15,7 @@ import pytest
 
 from receiver.console.queries.aggregates.latency import BOUNDS_NS, BUCKETS_PER_OCTAVE
 from receiver.console.queries.aggregates.time_buckets import BUCKETS_MAX, automatic_every_s
-from receiver.console.queries.error_groups import NAMES_PER_GROUP
+from receiver.console.queries.error_groups import INTERVALS, NAMES_PER_GROUP
 from receiver.console.queries.questions import QUESTIONS
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
@@ -46,7 +46,10 @@ def span_with_message(rng: random.Random, number: int) -> Span:
         event |= {"exception.type": rng.choice(["E", "F", ""]), "exception.message": rng.choice(MESSAGES)}
     if rng.random() < 0.5:
         span["SpanAttributes"]["error.type"] = rng.choice(["timeout", "500"])
-    span["StatusMessage"] = rng.choice(MESSAGES)
+    # Each deployment has errors that no other deployment has.
+    deployment, message = rng.choice((("dpl_1", "only in one"), ("dpl_2", "only in two"), ("", "in none")))
+    span["DeploymentId"] = deployment
+    span["StatusMessage"] = rng.choice((*MESSAGES, message))
     span["SampleWeight"] = rng.choice([1.0, 4.0, 99.5]) if span["ProjectId"] == "prj_1" else None
     return span
 
@@ -312,7 +315,7 @@ def error_key(span: Span) -> tuple[str, str, str]:
     event = span["Events.Attributes"][names.index("exception")] if "exception" in names else {}
     kind = event.get("exception.type") or span["SpanAttributes"].get("error.type", "")
     message = event.get("exception.message") or span["StatusMessage"]
-    return span["ServiceName"], kind, EXPECTED_TEMPLATES[message]
+    return span["ServiceName"], kind, EXPECTED_TEMPLATES.get(message, message)
 
 
 EXPECTED_TEMPLATES = dict(
@@ -331,14 +334,21 @@ def test_error_groups_agree_with_plain_python(store: Store, spans: Sequence[Span
 
         groups = grouped([span for span in selected(spans, matches) if has_error(span)], error_key)
         found = {(row.pop("service"), row.pop("type"), row.pop("message")): row for row in rows}
-        assert found == {key: expected_errors(members) for key, members in groups.items()}
+        new = new_since(selected(spans, lambda _span: True))
+        assert found == {
+            key: {**expected_errors(members), "new_since": new[key]} for key, members in groups.items()
+        }
+        assert text or any(row["new_since"] for row in rows)
         assert [row["spans"] for row in rows] == sorted((row["spans"] for row in rows), reverse=True)
 
 
 def expected_errors(members: Sequence[Span]) -> dict[str, Any]:
     newest = max(members, key=lambda span: (span["start_ns"], span["TraceId"]))
     operations = sorted({span["SpanName"] for span in members}, key=str.encode)
-    deployments = sorted({span["DeploymentId"] for span in members} - {""})
+    deployments = Counter(span["DeploymentId"] for span in members if span["DeploymentId"])
+    by_spans = sorted(deployments, key=lambda name: (-deployments[name], name))
+    interval_ns = HOUR_S * 10**9 // INTERVALS + 1
+    intervals = Counter((span["start_ns"] - (NOW_S - HOUR_S) * 10**9) // interval_ns for span in members)
     return {
         "spans": len(members),
         "traces": len({span["TraceId"] for span in members}),
@@ -347,10 +357,27 @@ def expected_errors(members: Sequence[Span]) -> dict[str, Any]:
         "operation_count": len(operations),
         "operations": operations,
         "deployment_count": len(deployments),
-        "deployments": deployments,
+        "deployments": by_spans,
+        "deployment_spans": [deployments[name] for name in by_spans],
+        "over_time": [intervals[index] for index in range(INTERVALS)],
         "example_trace_id": newest["TraceId"],
         "estimated_spans": pytest.approx(estimates(members)["estimated_spans"]),
     }
+
+
+def new_since(spans: Sequence[Span]) -> dict[tuple[str, str, str], list[str]]:
+    """Return the deployments since which each group is new, one of each project."""
+    news: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    deployed = [span for span in spans if span["DeploymentId"]]
+    for project in {span["ProjectId"] for span in deployed}:
+        of_project = [span for span in deployed if span["ProjectId"] == project]
+        ordered = sorted(of_project, key=lambda span: (span["start_ns"], span["DeploymentId"]))
+        deployments = list(dict.fromkeys(span["DeploymentId"] for span in ordered))
+        for key, members in grouped([span for span in of_project if has_error(span)], error_key).items():
+            first = min(deployments.index(span["DeploymentId"]) for span in members)
+            if first:
+                news[key].append(deployments[first])
+    return defaultdict(list, {key: sorted(names) for key, names in news.items()})
 
 
 def test_error_group_names_a_limited_number_of_operations(
@@ -364,6 +391,6 @@ def test_error_group_names_a_limited_number_of_operations(
 
     assert any(len(row["operations"]) > 1 for row in unlimited)
     assert limited == [
-        {**row, "operations": row["operations"][:1], "deployments": row["deployments"][:1]}
+        {**row, **{name: row[name][:1] for name in ("operations", "deployments", "deployment_spans")}}
         for row in unlimited
     ]

@@ -106,6 +106,8 @@ FULLER_URLS = (
     "/deployment/dpl_2",
     "/deployment/dpl_2?kind=build",
     f"/trace/{HUGE_TRACE}",
+    f"/trace/{HOSTILE_TRACE}?show=flame",
+    f"/trace/{HOSTILE_TRACE}?show=statistics&by=http.route",
     "/platform",
 )
 """Pages with parameters that add content."""

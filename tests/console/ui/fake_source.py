@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from receiver.console.api.source import Answer, Result, Row, SqlAnswer
 from receiver.console.queries.filters.filter import Filter
+from receiver.console.queries.group_key import GroupKey
 from receiver.console.queries.raw_sql.statement import SqlQuery
 
 
@@ -30,7 +31,12 @@ class FakeSource:
     async def hides_spans(self, _trace_id: str) -> bool:
         return False
 
-    async def outline(self, _trace_id: str, _read: Callable[[list[Row]], Result]) -> Result | None:
+    async def linking(self, _trace_id: str, _span_id: str) -> Answer:
+        return Answer([])
+
+    async def outline(
+        self, _trace_id: str, _read: Callable[[list[Row]], Result], _by: GroupKey | None = None
+    ) -> Result | None:
         return None
 
     async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:

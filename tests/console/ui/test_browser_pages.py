@@ -49,6 +49,8 @@ CHARTS = (
     "/services?service=web",
     "/services?service=db&operation=SELECT+cart",
     f"/trace/{1:032x}/with/{1_801:032x}?row=0",
+    f"/trace/{HOSTILE_TRACE}?show=flame",
+    f"/trace/{HOSTILE_TRACE}?show=statistics&by=http.route",
 )
 RTL = "\u202egnp.exe"
 FOCUS_IS_IN_SIGHT = """() => {
@@ -127,6 +129,30 @@ async def tab_to(page: Page, begin: str) -> None:
         if (await focused(page)).startswith(begin):
             return
     pytest.fail(f"{begin}: not reached by {TABS_MAX} presses of Tab")
+
+
+async def test_arrow_keys_go_from_frame_to_frame_and_enter_opens_the_graph_of_a_frame(
+    shop: Client, page: Page
+) -> None:
+    await show(page, shop, f"/trace/{1:032x}?show=flame")
+    await page.locator("#flame a").first.focus()
+
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+
+    await page.wait_for_selector("#flame a[aria-current]:has-text('SELECT cart')")
+    assert "show=flame&frame=" in page.url
+
+
+async def test_two_spans_of_a_waterfall_are_compared_by_keyboard(shop: Client, page: Page) -> None:
+    await show(page, shop, f"/trace/{1:032x}")
+
+    await page.keyboard.press("m")
+    await page.keyboard.press("j")
+    await page.keyboard.press("m")
+
+    await page.wait_for_selector("text=Only the chosen spans and those below them")
 
 
 async def test_span_of_a_failed_trace_is_reached_by_keyboard_alone(shop: Client, page: Page) -> None:

@@ -138,17 +138,27 @@ async def test_deployment_without_events_and_spans_is_explained(site: Client) ->
             ("/first", "deadlock in cart", "cart service restarted", "has no types", "line 9"),
             ("/second",),
         ),
-        (FINE, ("/second",), ("/first", "deadlock", "has no types", "cart service restarted")),
+        (FINE, ("/second", "cart service restarted"), ("/first", "deadlock", "has no types")),
         (OLD, (), ("Events of its deployment",)),
     ],
 )
-async def test_trace_shows_the_events_of_its_request_and_around_its_error(
+async def test_trace_shows_the_events_of_its_request_and_around_its_time(
     site: Client, trace_id: str, present: tuple[str, ...], absent: tuple[str, ...]
 ) -> None:
     text = (await page_of(site, f"/trace/{trace_id}")).words
 
     assert [each for each in present if each not in text] == []
     assert [each for each in (*absent, "/third") if each in text] == []
+
+
+async def test_events_at_the_time_of_a_trace_are_marks_that_lead_to_their_rows(site: Client) -> None:
+    page = await page_of(site, f"/trace/{FAILED}")
+    marks = [link for link in page.links if link.startswith("#event-")]
+
+    assert marks
+    assert {link[1:] for link in marks} <= {
+        values.get("id") for name, values in page.elements if name == "tr"
+    }
 
 
 async def test_trace_links_to_its_deployment_at_its_time(site: Client) -> None:

@@ -16,9 +16,11 @@ from tests.console.ui.conftest import TIMES, Client
 async def test_number_of_a_group_links_to_as_many_spans(site: Client) -> None:
     text = await (await site.get("/errors?project=prj_1", params=TIMES)).text()
     cells = re.findall(r'<tr>\s*<td class="number"><a href="([^"]+)">([\d,]+)</a>', text)
+    of_deployments = re.findall(r'<a href="([^"]+)">dpl_\d: ([\d,]+)</a>', text)
 
     assert cells
-    for link, count in cells:
+    assert of_deployments
+    for link, count in [*cells, *of_deployments]:
         query = parse_qs(urlsplit(html.unescape(link)).query)
         spans = {name: query[name][0] for name in ("filter", "since", "until")}
         answer = await site.get("/api/v1/spans", params={**spans, "limit": "1000"})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from receiver.console.api.source import Result, Row
+from receiver.console.queries.group_key import GroupKey
 from receiver.console.queries.limits import COMPARED_SPANS_MAX
 from receiver.console.queries.traces.trace_comparison import differences
 from receiver.console.queries.traces.trace_model import trace_of
@@ -39,7 +40,10 @@ class TwoTraces(FakeSource):
         super().__init__()
         self.traces = {name * 32: rows for name, rows in traces.items()}
 
-    async def outline(self, trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+    async def outline(
+        self, trace_id: str, read: Callable[[list[Row]], Result], by: GroupKey | None = None
+    ) -> Result | None:
+        assert by is None
         rows = self._rows(trace_id)
         return read(rows) if rows else None
 

@@ -10,23 +10,35 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from receiver.console.queries.traces.trace_model import Row, Span, Trace
+from receiver.console.queries.traces.trace_model import Row, Span, Trace, in_tree_order, trace_of
 
 Pair = tuple[Span | None, Span | None]
 
 
-def differences(first: Trace, second: Trace) -> Iterator[Row]:
+def below(trace: Trace, span_id: str) -> Trace | None:
+    """Return a span and all spans below it as a trace; `None` if the trace does not have the span."""
+    top = next((span for span in trace.spans if span.row["SpanId"] == span_id), None)
+    return trace_of(span.row for span in in_tree_order([top])) if top else None
+
+
+def differences(first: Trace, second: Trace, *, roots_correspond: bool = False) -> Iterator[Row]:
     """Yield a row for each pair of corresponding spans, and for each span without a counterpart.
 
-    Parents come before their children.
+    Parents come before their children. `roots_correspond`: whatever their services, names and kinds.
     """
+    if roots_correspond:
+        tops: list[Pair] = [(first.root, second.root)]
+        rest = [[top for top in trace.tops if top is not trace.root] for trace in (first, second)]
+        tops += _pairs(*rest)
+    else:
+        tops = _pairs(first.tops, second.tops)
     # A stack instead of recursion: a sender can nest spans deeper than the interpreter's stack.
-    waiting = [(pair, 0) for pair in reversed(_pairs(first.tops, second.tops))]
+    waiting = [(pair, 0) for pair in reversed(tops)]
     while waiting:
         pair, depth = waiting.pop()
         yield _difference(pair, depth, first, second)
-        below = _pairs(*(span.children if span else () for span in pair))
-        waiting.extend((each, depth + 1) for each in reversed(below))
+        children = _pairs(*(span.children if span else () for span in pair))
+        waiting.extend((each, depth + 1) for each in reversed(children))
 
 
 def _pairs(first: Sequence[Span], second: Sequence[Span]) -> list[Pair]:

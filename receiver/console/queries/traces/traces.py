@@ -9,6 +9,7 @@ from itertools import chain
 import orjson
 
 from receiver.console.queries.filters.filter import Filter
+from receiver.console.queries.group_key import GroupKey
 from receiver.console.queries.limits import (
     COMPARED_SPANS_MAX,
     SPANS_MAX,
@@ -19,10 +20,17 @@ from receiver.console.queries.selection import matching_any_time
 from receiver.console.queries.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
 from receiver.console.queries.traces.trace_comparison import differences
 from receiver.console.queries.traces.trace_model import IDENTITY, Row, Trace, trace_of
-from receiver.engine.sql_text import compose, identifier, joined
+from receiver.engine.sql_text import Sql, compose, identifier, joined
 from receiver.engine.store import Parameters, Store
 from receiver.errors import MalformedBody
 
+EVENT_MARKS_MAX = 20
+"""Maximum number of events of a span, the first, whose times are in its outline."""
+LINKING_MAX = 100
+"""Maximum number of spans that link to a span in an answer."""
+LINKING_BEFORE_S = 3_600
+LINKING_AFTER_S = 86_400
+"""A span usually links to spans that started before it: a consumer to its producers."""
 _HEX_32 = re.compile(r"[0-9a-f]{32}")
 
 _WHEN = compose("""
@@ -80,10 +88,39 @@ SELECT 1
 LIMIT {limit:UInt64}
 {short_settings}, {all_rows}
 """)
-_OUTLINE = _compose("""
-SELECT {identity}, StatusCode, StatusMessage, ProjectId, DeploymentId
+_OUTLINE = """
+SELECT
+    {identity},
+    StatusCode,
+    StatusMessage,
+    ProjectId,
+    DeploymentId,
+    arrayMap(
+        (at, name) -> (toUnixTimestamp64Nano(at), name = 'exception'),
+        arraySlice(Events.Timestamp, 1, {events_max}),
+        arraySlice(Events.Name, 1, {events_max})
+    ) AS EventMarks,
+    {group_value} AS GroupValue
 {of_trace}
 ORDER BY Timestamp, SpanId
+LIMIT {limit:UInt64}
+{settings}
+"""
+_GROUP_VALUE = "if({is_present}, toString({value}), NULL)"
+_LINKING = _compose("""
+SELECT
+    TraceId AS trace_id,
+    SpanId AS span_id,
+    ServiceName AS service,
+    SpanName AS name,
+    concat(replaceOne(toString(Timestamp), ' ', 'T'), 'Z') AS start
+FROM {table}
+PREWHERE {in_closed_range}
+  AND has(Links.SpanId, {span_id:String})
+WHERE arrayExists(
+    (trace, span) -> trace = {trace_id:String} AND span = {span_id:String}, Links.TraceId, Links.SpanId
+)
+ORDER BY Timestamp, TraceId, SpanId
 LIMIT {limit:UInt64}
 {settings}
 """)
@@ -94,9 +131,26 @@ def trace(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLin
     return LimitedLines(_lines(store, _SPANS, trace_id, spans_max), spans_max)
 
 
-def outline(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:
-    """Return the columns of each span that its place in a waterfall depends on, one JSON object a line."""
-    return LimitedLines(_lines(store, _OUTLINE, trace_id, spans_max), spans_max)
+def outline(
+    store: Store, trace_id: str, by: GroupKey | None = None, spans_max: int = SPANS_MAX
+) -> LimitedLines:
+    """Return the columns of each span that its place in a waterfall depends on, one JSON object a line.
+
+    `EventMarks`: time and whether it is an exception, of its first events. `GroupValue`: its value of `by`.
+    """
+    statement = _outline(_group_value(store, by))
+    return LimitedLines(
+        _lines(store, statement, trace_id, spans_max, by.parameters if by else None), spans_max
+    )
+
+
+def linking(store: Store, trace_id: str, span_id: str, spans_max: int = LINKING_MAX) -> LimitedLines:
+    """Return the spans of any trace with a link to a span, one JSON object a line, the earliest first.
+
+    They started between `LINKING_BEFORE_S` before the trace of the span and `LINKING_AFTER_S` after it.
+    """
+    more, around_s = {"span_id": span_id}, (LINKING_BEFORE_S, LINKING_AFTER_S)
+    return LimitedLines(_lines(store, _LINKING, trace_id, spans_max, more, around_s), spans_max)
 
 
 def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
@@ -161,16 +215,36 @@ def normalized_trace_id(trace_id: str) -> str:
     return plain
 
 
-def _lines(
-    store: Store, statement: str, trace_id: str, spans_max: int, more: Parameters | None = None
+def _outline(group_value: Sql) -> Sql:
+    return _compose(_OUTLINE, events_max=EVENT_MARKS_MAX, group_value=group_value)
+
+
+def _group_value(store: Store, by: GroupKey | None) -> Sql:
+    if by is None:
+        return Sql("NULL")
+    found = by.expressions(store)
+    return compose(_GROUP_VALUE, is_present=found.is_present_sql, value=found.value_sql)
+
+
+def _lines(  # noqa: PLR0913, PLR0917 - a statement and its limits
+    store: Store,
+    statement: str,
+    trace_id: str,
+    spans_max: int,
+    more: Parameters | None = None,
+    around_s: tuple[int, int] = (0, 0),
 ) -> Iterator[bytes]:
-    """Yield at most a line more than the maximum, which shows that the trace has more spans."""
+    """Yield at most a line more than the maximum, which shows that more spans match.
+
+    `around_s`: time before and after the trace in which spans are read, too.
+    """
     parameters: Parameters = {"trace_id": normalized_trace_id(trace_id), **(more or {})}
     # The table is not sorted by trace id, so without a time range this would read all of it. The spans of an
     # unknown trace are looked up, too, in the last hour: an answer that came sooner would tell users with
     # limited projects which traces of other projects exist.
     from_ns, to_ns = store.rows(_WHEN, parameters)[0]
-    bounds = {"from_ns": from_ns, "to_ns": to_ns, "limit": spans_max + 1}
+    before_ns, after_ns = (seconds * 10**9 for seconds in around_s)
+    bounds = {"from_ns": from_ns - before_ns, "to_ns": to_ns + after_ns, "limit": spans_max + 1}
     yield from within_time(store.lines(statement, {**parameters, **bounds}))
 
 
@@ -187,5 +261,5 @@ def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
 
 
 def _outline_tree(store: Store, trace_id: str, spans_max: int) -> Trace | None:
-    rows = list(rows_of(_lines(store, _OUTLINE, trace_id, spans_max)))
+    rows = list(rows_of(_lines(store, _outline(Sql("NULL")), trace_id, spans_max)))
     return compared_trace(rows, spans_max) if rows else None

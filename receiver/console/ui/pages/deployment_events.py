@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from markupsafe import Markup
+
 from receiver.console.api.source import Row
 from receiver.console.queries.filters.filter_values import attribute_text
-from receiver.console.queries.traces.trace_model import Trace
+from receiver.console.queries.traces.trace_model import Trace, start_ns_of
+from receiver.console.ui.charts.svg import tag
 from receiver.console.ui.event_refresh import FetchState
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.view import View, instant, term
@@ -27,6 +30,8 @@ REQUESTS_MAX: Final = 5
 """Maximum number of request ids of a trace that are looked up."""
 NEAR_MAX: Final = 100
 LOG_LINES_MAX: Final = 1_000
+AXIS_PX: Final = 20
+"""Height of the time axis with marks of events."""
 
 
 class TraceEvents(NamedTuple):
@@ -38,7 +43,7 @@ class TraceEvents(NamedTuple):
     requests: Sequence[Row]
     """Events of the requests whose ids the spans have."""
     near: Sequence[Row]
-    """Other events at the time of the trace that are not requests, if a span failed."""
+    """Other events at the time of the trace that are not requests."""
     build: Sequence[Row]
     """Lines of the build log around its errors and warnings, if a span failed."""
 
@@ -69,6 +74,44 @@ async def trace_events(view: View, trace_id: str, trace: Trace) -> list[TraceEve
     ]
 
 
+def time_axis(trace: Trace, events: Sequence[TraceEvents]) -> Markup:
+    """Return marks of the events at the time of the trace, each a link to its row; empty without events.
+
+    The rows get the anchors of the links.
+    """
+    rows = [row for shown in events for row in (*shown.requests, *shown.near)]
+    marks = []
+    for index, row in enumerate(rows):
+        row["anchor"] = f"event-{index}"
+        at_ns = start_ns_of(row["time"].removesuffix("Z"))
+        if trace.start_ns <= at_ns <= trace.end_ns:
+            marks.append(_mark(row, (at_ns - trace.start_ns) / max(1, trace.end_ns - trace.start_ns)))
+    if not marks:
+        return Markup()
+    line = tag("rect", y=AXIS_PX / 2, width="100%", height=1, class_="axis-line")
+    title = "Events of the deployment over the time of the trace; crosses are errors"
+    return tag(
+        "svg", line, *marks, id="axis", class_="events-axis", width="100%", height=AXIS_PX,
+        role="group", aria_label=title,
+    )  # fmt: skip
+
+
+def _mark(row: Row, position: float) -> Markup:
+    middle = AXIS_PX / 2
+    about = (
+        f"{'error, ' if row['is_error'] else ''}{row['kind']} at {row['time'][11:23]}: {row['text'][:200]}"
+    )
+    # A cross for an error and a dot for another event; a transparent square makes both easy to point at.
+    square = tag("rect", x=-middle, width=AXIS_PX, height=AXIS_PX, class_="reach")
+    shape = (
+        tag("path", d=f"M-4 {middle - 4}l8 8m0 -8l-8 8", class_="cross")
+        if row["is_error"]
+        else tag("circle", cx=0, cy=middle, r=4)
+    )
+    inner = tag("svg", tag("title", about), square, shape, x=f"{position * 100:.3f}%")
+    return tag("a", inner, href=f"#{row['anchor']}", aria_label=about)
+
+
 async def _of_deployment(view: View, trace_id: str, trace: Trace, deployment: str) -> TraceEvents:
     begin_s, end_s = trace.start_ns / 1e9, trace.end_ns / 1e9
     fetch = await view.facts.refresh_events(deployment, WAIT_S, view.projects)
@@ -82,7 +125,7 @@ async def _of_deployment(view: View, trace_id: str, trace: Trace, deployment: st
         view.deployment_link(deployment, since=instant(begin_s - 3_600), until=instant(end_s + 3_600)),
         fetch,
         requests,
-        [row for row in near if is_failed and row["kind"] != "request" and row["id"] not in joined],
+        [row for row in near if row["kind"] != "request" and row["id"] not in joined],
         await _build_errors(view, deployment, begin_s) if is_failed else [],
     )
 

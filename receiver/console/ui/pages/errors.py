@@ -8,13 +8,15 @@ from typing import Final
 from receiver.console.api.source import Row
 from receiver.console.queries.filters.filter_values import quoted
 from receiver.console.queries.message_template import PLACEHOLDERS
+from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
 from receiver.console.ui.view import View, term
 
 GROUPS_MAX = 100
 """Maximum number of groups that the page shows."""
-
+NAMES_MAX: Final = 8
+"""Maximum number of operations and of deployments of a group that the page shows."""
 
 MESSAGE_CHARS_MAX: Final = 300
 """Maximum length of the part of a message that a link searches for."""
@@ -38,7 +40,18 @@ async def build(view: View) -> Context:
     """Return the groups of errors, most frequent first."""
     answer = await view.ask("errors", filter=view.filter(view.filter_text), limit=str(GROUPS_MAX))
     return {
-        "groups": [{**row, "filter": all_of(view.filter_text, group_filter(row))} for row in answer.rows],
+        "groups": [_shown(view, row) for row in answer.rows],
+        "names_max": NAMES_MAX,
         "is_cut": answer.is_cut,
         "spans": sum(row["spans"] for row in answer.rows),
+    }
+
+
+def _shown(view: View, row: Row) -> Row:
+    """Return a group with the filter for its spans, and its numbers of spans by deployment."""
+    return {
+        **row,
+        "filter": all_of(view.filter_text, group_filter(row)),
+        "trend": sparkline(row["over_time"], f"spans over time, at most {max(row['over_time'])} an interval"),
+        "by_deployment": list(zip(row["deployments"], row["deployment_spans"], strict=True)),
     }

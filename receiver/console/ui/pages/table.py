@@ -24,6 +24,7 @@ from receiver.console.ui.pages import (
     tail,
     trace,
     trace_comparison,
+    trace_views,
 )
 from receiver.console.ui.parameters import FILTER
 
@@ -134,7 +135,7 @@ _ALL: Final = (
         "Why was this slow or wrong?",
         trace.build,
         is_live=True,
-        parameters=("span", "row"),
+        parameters=("span", "row", "linking", *trace_views.PARAMETERS),
     ),
     Page(
         "trace_comparison",
@@ -143,7 +144,7 @@ _ALL: Final = (
         "What differs between these traces?",
         trace_comparison.build,
         is_live=True,
-        parameters=("row", "a", "b"),
+        parameters=("row", "a", "b", "below_a", "below_b"),
     ),
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))

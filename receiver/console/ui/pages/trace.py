@@ -7,18 +7,24 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from itertools import islice
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from receiver.console.api.source import Row
+from receiver.console.api.source import Row, SourceWithSql
 from receiver.console.queries.limits import decimal_number
 from receiver.console.queries.traces.trace_model import Span, Trace, start_ns_of, trace_of
-from receiver.console.queries.traces.traces import normalized_trace_id
+from receiver.console.queries.traces.traces import (
+    LINKING_AFTER_S,
+    LINKING_BEFORE_S,
+    normalized_trace_id,
+)
 from receiver.console.ui import numbers
 from receiver.console.ui.charts.svg import tag
 from receiver.console.ui.long_texts import cut, with_cut_texts
 from receiver.console.ui.page import Context
-from receiver.console.ui.pages.deployment_events import trace_events
+from receiver.console.ui.pages.deployment_events import time_axis, trace_events
+from receiver.console.ui.pages.trace_views import MARKS, VIEWS, group_key_of, marked, view_of
 from receiver.console.ui.view import View
 
 ROWS_MAX = 200
@@ -30,6 +36,10 @@ DEPTH_SHOWN_MAX = 30
 """Deeper spans are not indented further."""
 MESSAGES_MAX = 3
 """Maximum number of different error messages in the sentence."""
+
+LINKING_SEARCHED: Final = (
+    f"from {LINKING_BEFORE_S // 3_600} h before this trace to {LINKING_AFTER_S // 3_600} h after it"
+)
 
 
 class Line(NamedTuple):
@@ -44,25 +54,50 @@ class Line(NamedTuple):
 async def build(view: View) -> Context:
     """Return the summary of the trace, its spans from row `row` on, and the span `span`."""
     trace_id = normalized_trace_id(view.parts["id"])
-    context = await view.source.outline(trace_id, lambda rows: _overview(rows, view.query))
+    show = view.one_of("show", VIEWS, VIEWS[0])
+    context = await view.source.outline(
+        trace_id, lambda rows: _overview(rows, view), group_key_of(view.query)
+    )
     if context is None:
         return {"trace": None, "trace_id": trace_id, "status": HTTPStatus.NOT_FOUND}
+    context |= {"trace_id": trace_id, "show": show, "hides_spans": await view.source.hides_spans(trace_id)}
+    return context if show != VIEWS[0] else {**context, **await _waterfall(view, trace_id, context)}
+
+
+async def _waterfall(view: View, trace_id: str, context: Context) -> Context:
+    """Return the details of the chosen span, and the events of its deployments."""
     chosen = context["chosen"].row
     stored = await view.source.span(trace_id, chosen["SpanId"])
     # The span may expire between both queries.
+    events = await trace_events(view, trace_id, context["trace"])
     return {
-        "trace_id": trace_id,
-        **context,
         "details": details(with_cut_texts(stored or chosen)),
-        "hides_spans": await view.source.hides_spans(trace_id),
-        "events": await trace_events(view, trace_id, context["trace"]),
+        "linking": await linking(view.source, trace_id, chosen["SpanId"])
+        if "linking" in view.query
+        else None,
+        "events": events,
+        "time_axis": time_axis(context["trace"], events),
     }
 
 
-def _overview(rows: list[Row], query: Mapping[str, str]) -> Context:
-    trace = trace_of(rows)
+async def linking(source: SourceWithSql, trace_id: str, span_id: str) -> Context:
+    """Return the spans that link to a span, and in which time they were searched."""
+    answer = await source.linking(trace_id, span_id)
+    return {"spans": with_cut_texts(answer.rows), "is_cut": answer.is_cut, "searched": LINKING_SEARCHED}
+
+
+def _overview(rows: list[Row], view: View) -> Context:
+    trace, query = trace_of(rows), view.query
+    if view_context := view_of(trace, query, view.path):
+        return {"trace": trace, "sentence": sentence(trace), **view_context}
+    marks = marked(trace, query)
+    matches = frozenset(marks or ())
     first = first_row(query, len(trace.spans))
+    if matches and "row" not in query:
+        first = next(index for index, span in enumerate(trace.spans) if span.row["SpanId"] in matches)
     return {
+        "matches": None if marks is None else matches,
+        "marks": urlencode({name: query[name] for name in MARKS if name in query}),
         "trace": trace,
         "sentence": sentence(trace),
         "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
@@ -152,6 +187,11 @@ def columns(trace: Trace) -> dict[str, object]:
         "services": [cut(service) for service in services],
         "names": [cut(name) for name in names],
         "errors": [index for index, span in enumerate(trace.spans) if span.is_error],
+        "events": {
+            index: [[at_ns - trace.start_ns, is_exception] for at_ns, is_exception in events]
+            for index, span in enumerate(trace.spans)
+            if (events := span.row.get("EventMarks"))
+        },
         "critical": {
             index: [[start - trace.start_ns, end - start] for start, end in span.critical]
             for index, span in enumerate(trace.spans)
@@ -179,11 +219,16 @@ def _bar(trace: Trace, span: Span) -> Markup:
         # A bar thinner than a pixel would be invisible.
         return tag("rect", x=left, y=2, width=max(1.0, (end_ns - start_ns) * scale), height=12, class_=kind)
 
+    def event(at_ns: int, *, is_exception: bool) -> Markup:
+        top, size, kind = (0, 16, "event exception") if is_exception else (9, 5, "event")
+        return tag("rect", x=(at_ns - trace.start_ns) * scale - 1, y=top, width=2, height=size, class_=kind)
+
     kind = "bar span error" if span.is_error else "bar span"
     return tag(
         "svg",
         section(span.start_ns, span.end_ns, kind),
         *(section(start_ns, end_ns, "critical") for start_ns, end_ns in span.critical),
+        *(event(at_ns, is_exception=is_exc) for at_ns, is_exc in span.row.get("EventMarks", ())),
         class_="timing",
         viewBox=f"0 0 {BAR_WIDTH} 16",
         preserveAspectRatio="none",

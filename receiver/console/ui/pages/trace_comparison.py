@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
 from receiver.console.api.source import Row
-from receiver.console.queries.traces.trace_comparison import differences
+from receiver.console.queries.traces.trace_comparison import below, differences
 from receiver.console.queries.traces.trace_model import Trace
 from receiver.console.queries.traces.traces import compared_trace, normalized_trace_id
 from receiver.console.ui import numbers
@@ -24,6 +26,7 @@ from receiver.console.ui.page import Context
 from receiver.console.ui.pages.trace import BAR_WIDTH, details, first_row, indentation
 from receiver.console.ui.parameters import FILTER
 from receiver.console.ui.view import View
+from receiver.errors import MalformedBody
 
 ROWS_MAX: Final = 1_000
 """Maximum number of rows on a page; other rows are behind links."""
@@ -56,23 +59,42 @@ class Difference(NamedTuple):
 async def build(view: View) -> Context:
     """Return the sentence about both traces, their rows from row `row` on, and the spans `a` and `b`."""
     ids = normalized_trace_id(view.parts["id"]), normalized_trace_id(view.parts["other"])
-    first, second = [await view.source.outline(trace_id, compared_trace) for trace_id in ids]
+    tops = [view.query.get(name, "") for name in ("below_a", "below_b")]
+    first, second = [
+        await view.source.outline(trace_id, partial(_compared_part, top=top, side=side))
+        for trace_id, top, side in zip(ids, tops, ("a", "b"), strict=True)
+    ]
     if first is None or second is None:
         missing = [trace_id for trace_id, trace in zip(ids, (first, second), strict=True) if trace is None]
         return {"ids": ids, "missing": missing, "status": HTTPStatus.NOT_FOUND}
     # Takes seconds for the largest traces; other requests continue meanwhile.
     comparison = await asyncio.to_thread(_compared, view, first, second)
-    return {"ids": ids, "missing": [], **comparison, **await _details(view, ids, comparison["chosen"])}
+    kept, swapped = (_below(*each) for each in (tops, tops[::-1]))
+    return {
+        "ids": ids,
+        "missing": [],
+        "kept": kept,
+        "swapped": swapped,
+        **comparison,
+        **await _details(view, ids, comparison["chosen"]),
+    }
 
 
 async def not_two_selected(view: View) -> Context:
-    """Return the error and the link back to the search if not exactly two traces were selected."""
+    """Return the error and the link back if not exactly two rows of a search or of a trace were selected."""
+    if trace_id := view.query.get("trace"):
+        return {
+            "status": HTTPStatus.BAD_REQUEST,
+            "rows": "spans",
+            "back": f"/trace/{quote(trace_id, safe='')}",
+        }
     search = {name: view.query.get(name, "") for name in (FILTER, "selection", "sort")}
-    return {"status": HTTPStatus.BAD_REQUEST, "back": view.link("/search", **search)}
+    return {"status": HTTPStatus.BAD_REQUEST, "rows": "traces", "back": view.link("/search", **search)}
 
 
 def _compared(view: View, first: Trace, second: Trace) -> Context:
-    rows = list(differences(first, second))
+    are_parts = bool(view.query.get("below_a") or view.query.get("below_b"))
+    rows = list(differences(first, second, roots_correspond=are_parts))
     begin, axis, root_ms = first_row(view.query, len(rows)), _Axis(rows), _milliseconds(first)
     return {
         "sentence": sentence(first, second, rows),
@@ -82,6 +104,20 @@ def _compared(view: View, first: Trace, second: Trace) -> Context:
         "rows_max": ROWS_MAX,
         "chosen": _chosen(view, rows),
     }
+
+
+def _compared_part(rows: Sequence[Row], *, top: str, side: str) -> Trace:
+    """Return the trace, or only the spans from a span `top` on. Raises if the trace does not have it."""
+    trace = compared_trace(rows)
+    part = below(trace, top) if top else trace
+    if part is None:
+        raise MalformedBody(f"below_{side}: expected a span of trace {side.upper()}", field=f"below_{side}")
+    return part
+
+
+def _below(a: str, b: str) -> str:
+    """Return the parameters of the page that restrict the comparison to parts of the traces."""
+    return urlencode({name: top for name, top in (("below_a", a), ("below_b", b)) if top})
 
 
 def sentence(first: Trace, second: Trace, rows: Sequence[Row]) -> str:

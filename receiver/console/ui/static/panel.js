@@ -30,7 +30,33 @@ export function showSpan(span) {
       ...group("Resource", byKey(span.resource)),
       ...events,
       ...links,
+      element("div", { id: "linking" }),
     );
+}
+
+// The spans that link to the span of the panel, which is not replaced while they are searched.
+export async function showLinking(url, signal) {
+  const place = document.getElementById("linking");
+  place.replaceChildren(element("p", "dim", "Searching the spans that link to it…"));
+  const answer = await fetch(url, { signal });
+  if (!answer.ok) throw new Error(`the receiver answered ${answer.status}`);
+  const { spans, is_cut: isCut, searched } = await answer.json();
+  const lines = spans.map((span) => {
+    const anchor = element("a", "", `${span.service || "(no service)"} ${span.name || "(no name)"}`);
+    anchor.href = `/trace/${encodeURIComponent(span.trace_id)}?span=${encodeURIComponent(span.span_id)}`;
+    return element("p", "", anchor, " ", element("span", "dim", `${span.start.slice(5, 19).replace("T", " ")} UTC`));
+  });
+  const cut = isCut ? "Only the first are shown. " : "";
+  place.replaceChildren(
+    element("h3", "", "Linked from"),
+    ...(lines.length ? lines : [element("p", "", "No span links to it.")]),
+    element("p", "note", `${cut}Searched: spans that started ${searched}.`),
+  );
+}
+
+export function showLinkingTrouble(error) {
+  const text = `The spans that link to it cannot be shown: ${error.message}. Select the span again to retry.`;
+  document.getElementById("linking").replaceChildren(element("p", "trouble", text));
 }
 
 export function showTrouble(error) {

@@ -3,7 +3,7 @@
 import { element } from "./elements.js";
 import { addShortcuts, opensPage } from "./frame.js";
 import { drawOverview } from "./overview.js";
-import { showSpan, showTrouble } from "./panel.js";
+import { showLinking, showLinkingTrouble, showSpan, showTrouble } from "./panel.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, placeAfter, rowsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = 28;
@@ -17,6 +17,7 @@ const SHORTCUTS = [
   ["← →", "collapse or expand the selected span, or go to its parent or first child"],
   ["e", "select the next error"],
   ["n p", "select the next or the previous match of the text to find"],
+  ["m", "mark the selected span; with a marked span: compare both"],
   ["c", "show or hide the critical path"],
   ["f", "show only the selected span and those below it, or all"],
   [".", "copy the id of the selected span"],
@@ -43,12 +44,16 @@ class Waterfall {
     this.focus = -1;
     this.matches = null;
     this.isOnlyMatches = false;
+    this.compared = -1;
     this.isCriticalShown = true;
     this.chosen = Math.max(0, trace.id.indexOf(root.dataset.chosen));
     this.pool = [];
     this.build();
     this.update();
     this.reveal(this.chosen);
+    if (root.dataset.marks) this.markSpans(root.dataset.marks);
+    this.request = new AbortController();
+    this.showLinking(trace.id[this.chosen]);
   }
 
   build() {
@@ -80,6 +85,7 @@ class Waterfall {
       button("Next error (e)", () => this.nextError()),
       button("Critical path (c)", () => this.toggleCritical()),
       button("Whole trace", () => this.setFocus(-1)),
+      button("Compare (m)", () => this.compare()),
       this.count,
     );
     this.grid = element("div", "grid");
@@ -89,7 +95,8 @@ class Waterfall {
     this.grid.setAttribute("aria-colcount", "3");
     this.space = element("div", "space");
     this.grid.append(this.space);
-    document.getElementById("rows").replaceChildren(tools, this.overview, this.grid);
+    const axis = document.getElementById("axis");
+    document.getElementById("rows").replaceChildren(tools, this.overview, ...(axis ? [axis] : []), this.grid);
     this.grid.addEventListener("scroll", () => this.schedule());
     // In the capturing phase, so that a key of the trace is not handled as a key of every page.
     document.addEventListener("keydown", (event) => this.onKey(event), { capture: true });
@@ -155,11 +162,12 @@ class Waterfall {
     const took = element("div", "took");
     const bar = element("div", "bar");
     const path = element("div", "path");
-    const line = element("div", "row", label, took, element("div", "time", bar, path));
+    const marks = element("div", "marks");
+    const line = element("div", "row", label, took, element("div", "time", bar, path, marks));
     line.setAttribute("role", "row");
     for (const cell of line.children) cell.setAttribute("role", "gridcell");
     this.space.append(line);
-    return { line, twisty, mark, service, name, note, label, took, bar, path };
+    return { line, twisty, mark, service, name, note, label, took, bar, path, marks };
   }
 
   fill(row, place, index) {
@@ -187,6 +195,25 @@ class Waterfall {
     row.bar.className = `bar hue${this.hues[trace.service[place]]}`;
     this.setBar(row.bar, trace.start[place], trace.took[place]);
     this.fillPath(row.path, place);
+    this.fillMarks(row.marks, this.trace.events[place] ?? []);
+  }
+
+  // Exceptions are crosses, other events dots.
+  fillMarks(container, events) {
+    while (container.children.length < events.length) container.append(element("div"));
+    [...container.children].forEach((mark, index) => {
+      mark.hidden = index >= events.length;
+      if (mark.hidden) return;
+      const [at, isException] = events[index];
+      mark.className = isException ? "event exception" : "event";
+      mark.textContent = isException ? "✕" : "";
+      mark.title = `${isException ? "exception" : "event"} at ${durationText(Math.abs(at))}`;
+      mark.style.left = `${(at * 100) / Math.max(1, this.trace.duration)}%`;
+    });
+    if (!events.length) return container.removeAttribute("role");
+    container.setAttribute("role", "img");
+    const exceptions = events.filter(([, isException]) => isException).length;
+    container.setAttribute("aria-label", `${events.length} events, ${exceptions} of them exceptions`);
   }
 
   fillPath(container, place) {
@@ -248,7 +275,31 @@ class Waterfall {
       showSpan(await answer.json());
     } catch (error) {
       if (error.name !== "AbortError") showTrouble(error);
+      return;
     }
+    await this.showLinking(id);
+  }
+
+  async showLinking(id) {
+    const { signal } = this.request;
+    try {
+      await new Promise((resolve) => setTimeout(resolve, FIND_DELAY_MS));
+      if (!signal.aborted) await showLinking(`${this.url}${encodeURIComponent(id)}/linking`, signal);
+    } catch (error) {
+      if (error.name !== "AbortError") showLinkingTrouble(error);
+    }
+  }
+
+  // Compare the selected span with the one that was marked before, each with the spans below it.
+  compare() {
+    const { chosen, compared, trace } = this;
+    if (compared >= 0 && compared !== chosen) {
+      const query = new URLSearchParams([["trace", this.url.split("/")[2]], ["span", trace.id[compared]], ["span", trace.id[chosen]]]);
+      location.assign(`/traces/compare?${query}`);
+      return;
+    }
+    this.compared = compared === chosen ? -1 : chosen;
+    this.count.textContent = this.compared < 0 ? "No span is marked." : "Marked. Select another span, then press Compare again.";
   }
 
   move(step) {
@@ -311,6 +362,18 @@ class Waterfall {
     this.reveal(this.chosen);
   }
 
+  // The spans of a frame or a group, which another view of the trace links to.
+  async markSpans(marks) {
+    const answer = await fetch(`${this.matchesUrl}?${marks}`);
+    if (!answer.ok) return;
+    const ids = new Set(await answer.json());
+    this.matches = new Set();
+    this.trace.id.forEach((id, place) => ids.has(id) && this.matches.add(place));
+    this.update();
+    const [first] = this.matches;
+    if (first !== undefined) this.reveal(first);
+  }
+
   // Names and ids are found at once, all other texts by the receiver. Nothing is hidden.
   async find(text) {
     this.finding?.abort();
@@ -350,6 +413,7 @@ class Waterfall {
       n: () => this.nextMatch(1),
       p: () => this.nextMatch(-1),
       c: () => this.toggleCritical(),
+      m: () => this.compare(),
       f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
       "/": () => this.filter.focus(),
       ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),

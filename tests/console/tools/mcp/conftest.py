@@ -13,6 +13,7 @@ from receiver.console.api.problems import map_errors
 from receiver.console.api.route import register
 from receiver.console.api.source import Answer, Result, Row
 from receiver.console.queries.filters.filter import Filter
+from receiver.console.queries.group_key import GroupKey
 from receiver.console.tools.mcp.endpoint import McpRoutes
 from receiver.errors import ReceiverError
 
@@ -40,7 +41,10 @@ class Spans:
     async def hides_spans(self, _trace_id: str) -> bool:
         return False
 
-    async def outline(self, _trace_id: str, read: Callable[[list[Row]], Result]) -> Result | None:
+    async def outline(
+        self, _trace_id: str, read: Callable[[list[Row]], Result], by: GroupKey | None = None
+    ) -> Result | None:
+        assert by is None
         return read(self._spans) if self._spans else None
 
     async def span(self, _trace_id: str, span_id: str) -> Row | None:
