@@ -5,7 +5,7 @@ Invariant: the expressions are made of constants of this module. The key of an a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from receiver.console.queries.filters.attribute_sql import Lookup, lookup
@@ -75,19 +75,20 @@ def _text(found: Lookup) -> str:
     return f"ifNull(toString({found.value}), '')"
 
 
-def parse_group_key(text: str, parameter: str = "by") -> GroupKey:
+def parse_group_key(text: str, parameter: str = "by", others: Collection[str] = ()) -> GroupKey:
     """Parse a field, or an attribute as filters name it: `http.route`, `span.KEY`, `resource.KEY`.
 
-    `parameter`: name of the parameter with the text, for errors.
+    `parameter`: name of the parameter with the text, and `others`: its other values, for errors.
     """
     if text in FIELDS:
         return GroupKey(FIELDS[text])
     scope, _, key = text.partition(".")
     # A span has many events and links, so it would be in several groups.
     if not key or scope in _MULTIPLE or len(text) > _CHARACTERS_MAX or "\0" in text:
-        hint = f"{meant(text.lower(), FIELDS)} ".lstrip()
+        known = (*others, *FIELDS)
+        hint = f"{meant(text.lower(), known)} ".lstrip()
         raise MalformedBody(
-            f"{parameter}: {hint}expected {', '.join(FIELDS)}, an attribute with a dot such as http.route, "
+            f"{parameter}: {hint}expected {', '.join(known)}, an attribute with a dot such as http.route, "
             f"span.KEY, resource.KEY or scope.KEY, of at most {_CHARACTERS_MAX} characters",
             field=parameter,
         )

@@ -177,7 +177,7 @@ def _parse_order(text: str) -> Order | None:
     if text in NEWEST:
         return None
     name = text.removeprefix("-")
-    return Order(name, text != name, None if name in _ORDERS else parse_group_key(name, "sort"))
+    return Order(name, text != name, None if name in _ORDERS else parse_group_key(name, "sort", _ORDERS))
 
 
 def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:

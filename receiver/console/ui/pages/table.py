@@ -36,7 +36,7 @@ _ALL: Final = (
         "Which traces?",
         search.build,
         "s",
-        parameters=(FILTER, "selection", "sort", "facet"),
+        parameters=(FILTER, "selection", "sort", "columns", "facet", "add"),
         has_filter_form=True,
         redirect=search.record_url,
     ),
@@ -47,7 +47,7 @@ _ALL: Final = (
         "Which services are slow or fail?",
         services.build,
         "v",
-        parameters=(FILTER, "service", "operation"),
+        parameters=(FILTER, "service", "operation", "sort"),
     ),
     Page(
         "map",
