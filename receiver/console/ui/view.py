@@ -147,6 +147,11 @@ class View:
         return f"/api/v1/{name}?{urlencode({**parameters, **self.times}, quote_via=quote)}"
 
     @property
+    def url(self) -> str:
+        """Return the URL of this page with the time range of the request: an age stays an age."""
+        return f"{quote(self.path)}?{urlencode({**self.query, **self.asked_range}, quote_via=quote)}"
+
+    @property
     def permalink(self) -> str:
         """Return the URL of this page with absolute times."""
         return f"{quote(self.path)}?{urlencode({**self.query, **self.times}, quote_via=quote)}"

@@ -24,6 +24,7 @@ from receiver.console.ui.pages import (
     tail,
     trace,
     trace_comparison,
+    views,
 )
 from receiver.console.ui.parameters import FILTER
 
@@ -111,6 +112,15 @@ _ALL: Final = (
         parameters=("drain",),
     ),
     Page(
+        "views",
+        "/views",
+        "Views",
+        "Which views are saved?",
+        views.build,
+        is_live=True,
+        parameters=("save", "result"),
+    ),
+    Page(
         "dead-letter",
         "/receiver/dead/{id}",
         "Dead letter",
@@ -148,8 +158,8 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison"}
-"""Pages that read all their data with `View.ask` and `View.source`."""
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison", "views"}
+"""Pages that read all spans with `View.ask` and `View.source`; `views` shows the views of the projects."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(
         within_projects=page.name in _WITHIN_PROJECTS,
