@@ -1,36 +1,32 @@
-// Tests of the list of saved searches.
+// Tests of the views that a browser keeps.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { linkOf, nameOf, parseSearches, SEARCHES_MAX, searchOf, withSearch } from "../../../receiver/console/ui/static/searches.js";
+import { nameOf, parseViews, VIEWS_MAX, withView } from "../../../receiver/console/ui/static/views.js";
 
-test("a text that is not a list of searches is an empty list", () => {
-  for (const text of ["", "{", "null", "7", '{"a":1}', "[1,null]"]) assert.deepEqual(parseSearches(text), []);
-  assert.deepEqual(parseSearches('["filter=a",1]'), ["filter=a"]);
+const view = (name, url = "/search") => ({ name, url });
+
+test("a text that is not a list of views is an empty list", () => {
+  for (const text of [null, "", "{", "null", "7", '{"a":1}', "[1,null]"]) assert.deepEqual(parseViews(text, text), []);
 });
 
-test("a search is saved without its time range, and opens in the range of the page", () => {
-  const search = searchOf("?since=x&filter=a%26b%3D1&project=p&until=y&sort=spans");
-  assert.equal(search, "filter=a%26b%3D1&project=p");
-  assert.equal(nameOf(search), "project=p a&b=1");
-  assert.equal(linkOf(search, "?filter=z&since=1&until=2"), "/search?filter=a%26b%3D1&project=p&since=1&until=2");
+test("a view whose address is not a path of this receiver is dropped", () => {
+  const urls = ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "", "/search?filter=a"];
+  assert.deepEqual(parseViews(JSON.stringify(urls.map((url) => view("a", url)))), [view("a", "/search?filter=a")]);
 });
 
-test("a search that was saved with its filter as q keeps its name", () => {
-  assert.equal(nameOf("project=p&q=a%26b%3D1"), "project=p a&b=1");
+test("searches that a former version saved are views", () => {
+  assert.deepEqual(parseViews(null, '["filter=a%26b%3D1&project=p",1]'), [view("project=p a&b=1", "/search?filter=a%26b%3D1&project=p")]);
 });
 
-test("a search is in the list once, the last saved first", () => {
-  assert.deepEqual(withSearch(["filter=a", "filter=b"], "filter=b"), ["filter=b", "filter=a"]);
+test("a view replaces the one of its name, and the oldest over the maximum is dropped", () => {
+  assert.deepEqual(withView([view("a"), view("b")], view("b", "/errors")), [view("b", "/errors"), view("a")]);
+  const full = Array.from({ length: VIEWS_MAX }, (_, place) => view(`${place}`));
+  assert.equal(withView(full, view("new")).length, VIEWS_MAX);
 });
 
-test("the list has a maximum length", () => {
-  const full = Array.from({ length: SEARCHES_MAX }, (_, place) => `filter=${place}`);
-  const longer = withSearch(full, "filter=new");
-  assert.equal(longer.length, SEARCHES_MAX);
-  assert.equal(longer[0], "filter=new");
-});
-
-test("a search without a filter has a name", () => {
-  assert.equal(nameOf(""), "every trace");
+test("a view without a name has that of its parameters or of its page", () => {
+  assert.equal(nameOf("/search?project=p&q=a%26b%3D1"), "project=p a&b=1");
+  assert.equal(nameOf("/search"), "every trace");
+  assert.equal(nameOf("/errors?since=1h"), "/errors");
 });

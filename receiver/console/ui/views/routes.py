@@ -84,7 +84,7 @@ class ViewRoutes:
                 "DELETE", "/api/v1/views/{name}", self._delete, "operator", changes=True, operation=_DELETE
             ),
             Route("GET", "/views/export", self._list, "viewer", within_projects=True),
-            Route("POST", "/views", self._save, "operator", changes=True),
+            Route("POST", "/views/save", self._save, "operator", changes=True),
             Route("POST", "/views/delete", self._drop, "operator", changes=True),
             Route("POST", "/views/import", self._import, "operator", changes=True),
         )
