@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import orjson
 from aiohttp import hdrs, web
@@ -46,6 +46,8 @@ FRAME_AFTER_S = 0.05
 """A page that takes longer is sent in two parts: first its frame, so that the user sees it at once."""
 RECORD_FRAME_AFTER_S = 1.0
 """The same for a page of a single record: long enough to send status 404 if the record does not exist."""
+SAME_PAGE_FRAME_AFTER_S = 5.0
+"""The same for a page that a link or form of the same page opens: its old content stays until then."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
@@ -121,6 +123,8 @@ class Site:
             return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
         frame_after_s = max(FRAME_AFTER_S, RECORD_FRAME_AFTER_S * page.is_record)
+        if urlsplit(request.headers.get(hdrs.REFERER, "")).path == request.path:
+            frame_after_s = max(frame_after_s, SAME_PAGE_FRAME_AFTER_S)
         choices = [asyncio.ensure_future(self._choices.load(view))] if page.has_pickers else []
         try:
             # Both: the script of a frame that was sent without choices loads them.

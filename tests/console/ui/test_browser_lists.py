@@ -39,7 +39,7 @@ async def test_completions_have_the_numbers_of_stored_spans(shop: Client, page: 
         await page.locator("[role=option]", has_text=expected).first.wait_for()
 
     assert re.fullmatch(
-        r'http\.route="GET /cart" +\d+ spans', await page.locator("[role=option]").first.inner_text()
+        r'http\.route="GET /cart"\s+\d+ spans', await page.locator("[role=option]").first.inner_text()
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from receiver.console.ui.numbers import id_length
@@ -14,15 +15,13 @@ SHOP = "http.route exists project=prj_1"
 
 def head_links(page: Document) -> dict[str, str]:
     """Return the URL of each head of the first list of a page that sorts."""
-    return {
-        query_of(link).get("sort", "").lstrip("-"): link
-        for link in page.links
-        if "sort=" in link and link.startswith(("/search", "/services"))
-    }
+    pairs = itertools.pairwise(page.elements)
+    links = [after[1]["href"] or "" for before, after in pairs if before[0] == "th" and after[0] == "a"]
+    return {query_of(link)["sort"].lstrip("-"): link for link in links if "sort" in query_of(link)}
 
 
 async def cells_of(site: Client, url: str) -> list[list[str]]:
-    text = await (await site.get(url, params={**TIMES, **query_of(url)})).text()
+    text = await (await site.get(url.partition("?")[0], params={**TIMES, **query_of(url)})).text()
     body = text[text.index("<tbody>", text.index('<caption class="hidden">Traces')) :].split("</tbody>")[0]
     rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in body.split("<tr>")[1:]]
     return [[" ".join(re.sub(r"<[^>]+>", "", cell).split()) for cell in row] for row in rows]
