@@ -21,6 +21,7 @@ ReceiverError
 │   └── CommandFailed          the command is correct but failed, or it found a problem
 ├── NoSuchTrace            an operator named a trace that is not stored
 ├── NotConfigured          an operator's request is for a feature that is off
+├── NoSuchView             an operator named a view that is not saved
 ├── NoSuchDeadLetter       an operator named a dead letter that does not exist
 ├── NoSuchProject          an operator named a project that was not removed
 ├── DeadLetterConflict     an operator's action on a dead letter is impossible now
@@ -214,6 +215,10 @@ class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict, not an accident
 
 class NotConfigured(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """The settings do not switch the feature on that a request is for."""
+
+
+class NoSuchView(ReceiverError):  # noqa: N818 - a verdict
+    """An operator named a view that is not saved."""
 
 
 class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict, not an accident

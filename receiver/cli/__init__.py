@@ -41,6 +41,7 @@ VERBS = {
     "sql": "Run a SELECT statement, read-only.",
     "top": "Show rate, errors and durations of services, full screen and live.",
     "trace": "Print one trace.",
+    "views": "List, export and import the saved views of the pages.",
     "version": "Print the versions of the receiver and its dependencies.",
 }
 """Command → its description."""

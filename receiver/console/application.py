@@ -16,6 +16,7 @@ from receiver.console.ui.error_pages import ErrorPages
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.login import Login
 from receiver.console.ui.site import Site
+from receiver.console.ui.views.routes import ViewRoutes
 
 
 def operator_application(
@@ -32,6 +33,7 @@ def operator_application(
         rollup,
         site,
         DeadLetterForms(dead_letters, facts.results),
+        ViewRoutes(facts),
         *extension.routes(site, api.source, facts),
         Login(),
         McpRoutes(api.source),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from receiver.cli.console.filter_command import FilterCommand, filter_words
-from receiver.cli.console.questions import common_parameters, run_question
+from receiver.cli.console.questions import common_parameters, own_parameters, run_question
 from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_with_deployment
@@ -33,6 +33,7 @@ each. Quote it for the shell.
         "trace-drain search 'card declined'",
         "trace-drain search 'service=web status=error duration>250ms' --since 24h",
         """trace-drain search 'http.route="/api/*" -name=~"^health"'""",
+        "trace-drain search service=web --sort=-duration --columns http.route,db.system.name",
         "trace-drain search 'http.response.status_code>=500 OR has-error' --format json | jq .trace_id",
     ),
 )
@@ -44,6 +45,7 @@ def search(words: tuple[str, ...], *, is_traceql: bool, **options: Any) -> None:
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:
+    listed = list(rows)
     cells = [
         (
             row["start"][5:23].replace("T", " "),
@@ -53,11 +55,13 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
             duration_text(round(row["duration_ms"] * 1_000_000)),
             str(row["spans"]),
             str(row["errors"]),
+            *row.get("columns", {}).values(),
             row["deployment"],
         )
-        for row in rows
+        for row in listed
     ]
-    head = ("started (UTC)", "trace", "service", "span", "duration", "spans", "errors", "deployment")
+    added = [name for row in listed[:1] for name in row.get("columns", {})]
+    head = ("started (UTC)", "trace", "service", "span", "duration", "spans", "errors", *added, "deployment")
     optional = ("spans", "service", "errors")
     return (
         lines_with_deployment(head, cells, numbers=range(4, 7), whole=(0, 1), optional=optional)
@@ -66,4 +70,5 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
     )
 
 
-search.params.extend(common_parameters(QUESTIONS["search"]))
+_OWN: Final = [each for each in own_parameters(QUESTIONS["search"]) if each.name in ("sort", "columns")]
+search.params.extend([*_OWN, *common_parameters(QUESTIONS["search"])])

@@ -5,7 +5,7 @@ Invariant: the expressions are made of constants of this module. The key of an a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from receiver.console.queries.filters.attribute_sql import Lookup, lookup
@@ -50,16 +50,19 @@ class GroupKey(NamedTuple):
         """Return the parameters of the expressions."""
         return {} if self.column else {"group_key": self.key}
 
-    def expressions(self, store: Store) -> Lookup:
-        """Return how the value of a span is read as a text, and which spans have it."""
+    def expressions(self, store: Store, parameter: Sql = _PARAMETER) -> Lookup:
+        """Return how the value of a span is read as a text, and which spans have it.
+
+        `parameter`: placeholder of the query parameter that contains the key of an attribute.
+        """
         if self.column:
             return Lookup(self.column, "1")
         promoted = promoted_columns(store)
         if self.scope:
-            found = lookup(promoted, self.scope, self.key, _PARAMETER)
+            found = lookup(promoted, self.scope, self.key, parameter)
             return Lookup(_text(found), found.is_present)
         on_span, on_resource = (
-            lookup(promoted, scope, self.key, _PARAMETER) for scope in ("span", "resource")
+            lookup(promoted, scope, self.key, parameter) for scope in ("span", "resource")
         )
         return Lookup(
             f"if({on_span.is_present}, {_text(on_span)}, {_text(on_resource)})",
@@ -72,17 +75,21 @@ def _text(found: Lookup) -> str:
     return f"ifNull(toString({found.value}), '')"
 
 
-def parse_group_key(text: str) -> GroupKey:
-    """Parse a field, or an attribute as filters name it: `http.route`, `span.KEY`, `resource.KEY`."""
+def parse_group_key(text: str, parameter: str = "by", others: Collection[str] = ()) -> GroupKey:
+    """Parse a field, or an attribute as filters name it: `http.route`, `span.KEY`, `resource.KEY`.
+
+    `parameter`: name of the parameter with the text, and `others`: its other values, for errors.
+    """
     if text in FIELDS:
         return GroupKey(FIELDS[text])
     scope, _, key = text.partition(".")
     # A span has many events and links, so it would be in several groups.
     if not key or scope in _MULTIPLE or len(text) > _CHARACTERS_MAX or "\0" in text:
-        hint = f"{meant(text.lower(), FIELDS)} ".lstrip()
+        known = (*others, *FIELDS)
+        hint = f"{meant(text.lower(), known)} ".lstrip()
         raise MalformedBody(
-            f"by: {hint}expected {', '.join(FIELDS)}, an attribute with a dot such as http.route, "
+            f"{parameter}: {hint}expected {', '.join(known)}, an attribute with a dot such as http.route, "
             f"span.KEY, resource.KEY or scope.KEY, of at most {_CHARACTERS_MAX} characters",
-            field="by",
+            field=parameter,
         )
     return GroupKey("", _SCOPES[scope], key) if scope in _SCOPES else GroupKey("", "", text)

@@ -18,7 +18,6 @@ from receiver.console.queries.comparison.shifts import (
     shifts,
 )
 from receiver.console.queries.error_groups import ErrorRow, error_groups
-from receiver.console.queries.filters.filter import TraceFilter
 from receiver.console.queries.limits import (
     ARRIVALS_MAX,
     LATENCY_DEFAULT,
@@ -30,14 +29,23 @@ from receiver.console.queries.limits import (
 )
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
-from receiver.console.queries.search import SearchQuery, TraceSummary, parse_traces, search
+from receiver.console.queries.search import (
+    COLUMNS_MAX,
+    SearchParameters,
+    SearchQuery,
+    TraceSummary,
+    parse_search,
+    search,
+)
 from receiver.console.queries.sentences import SENTENCES
 from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.engine.store import Store
 
 
-def _search(store: Store, asked: Asked[TraceFilter], now_s: float) -> LimitedLines:
-    return search(store, SearchQuery(asked.own, asked.range, asked.limit, asked.cursor), now_s=now_s)
+def _search(store: Store, asked: Asked[SearchParameters], now_s: float) -> LimitedLines:
+    tree, order, columns = asked.own
+    wanted = SearchQuery(tree, asked.range, asked.limit, asked.cursor, order, columns)
+    return search(store, wanted, now_s=now_s)
 
 
 QUESTIONS: Final[Mapping[str, Question[Any]]] = {
@@ -45,9 +53,21 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         summary=SENTENCES["search"],
         row=TraceSummary,
         ask=_search,
-        parse_own=parse_traces,
+        parse_own=parse_search,
         noun="trace",
-        parameters=(Parameter("q", "a query in TraceQL, in place of a filter"),),
+        parameters=(
+            Parameter("q", "a query in TraceQL, in place of a filter"),
+            Parameter(
+                "sort",
+                "order of all matching traces: started, duration, spans, errors, root, a field or an "
+                "attribute, with - in front for the largest first; by default the newest first",
+            ),
+            Parameter(
+                "columns",
+                f"fields and attributes that each line has in addition, at most {COLUMNS_MAX}, separated by "
+                "commas: of the root span, or else of the earliest span that has it",
+            ),
+        ),
         filters_traces=True,
         has_filter=True,
         has_cursor=True,

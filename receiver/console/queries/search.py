@@ -3,7 +3,7 @@
 The first statement finds the ids of the traces with the newest matching spans, if possible in the newest part
 of the range alone. Their whole time range comes from the companion table, and a further statement summarizes
 all their spans, also those outside the range. A filter by fields of the trace needs the whole time range of
-all candidates before the first statement.
+all candidates before the first statement. A search in another order reads all spans of all matching traces.
 
 Invariant: pages sort traces by their first matching span. A span that is stored between two pages moves its
 trace only to a later page, so no trace is missed.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 import orjson
 from msgspec.structs import replace
@@ -29,12 +29,14 @@ from receiver.console.queries.filters.filter import (
     TraceFilter,
 )
 from receiver.console.queries.filters.filter_forms import parse_any_form
-from receiver.console.queries.filters.trace_sql import trace_compose
+from receiver.console.queries.filters.trace_sql import ROOT_FIRST, TraceCondition, trace_compose
 from receiver.console.queries.filters.traceql import parse_traceql
+from receiver.console.queries.group_key import GroupKey, parse_group_key
 from receiver.console.queries.limits import TRACES_DEFAULT, LimitedLines, within_time
+from receiver.console.queries.page_cursor import PARAMETER as CURSOR
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.selection import trace_selection
-from receiver.engine.sql_text import SECONDS_MAX, Sql, compose
+from receiver.engine.sql_text import SECONDS_MAX, Sql, compose, joined, started_between
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
@@ -45,6 +47,9 @@ RECENT_S_MAX = 86_400
 a filter by project or service a whole day is read first, because it costs little more than a statement."""
 BATCH_TRACES = 500
 """Traces that a statement summarizes: bounds its parameters, and its memory."""
+
+COLUMNS_MAX = 12
+"""Maximum number of attributes in an answer."""
 
 Match = tuple[str, int, int]
 """Id of a trace, and the times of its first and its last matching span."""
@@ -71,7 +76,7 @@ FROM {companion}
 PREWHERE TraceId IN {ids}
 {short_settings}
 """
-_SUMMARIES = trace_compose("""
+_SUMMARIES = """
 SELECT
     TraceId AS trace_id,
     {trace_service} AS service,
@@ -80,13 +85,36 @@ SELECT
     concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS start,
     toFloat64({trace_duration}) / 1e6 AS duration_ms,
     {trace_spans} AS spans,
-    {trace_errors} AS errors
+    {trace_errors} AS errors{attributes}
 FROM {table}
 PREWHERE {in_closed_range}
   AND TraceId IN {ids:Array(String)}
 GROUP BY TraceId
 {short_settings}
-""")
+"""
+
+
+_SORTED = """
+SELECT TraceId, toUnixTimestamp64Nano(min(Timestamp)), toUnixTimestamp64Nano(max(Timestamp))
+FROM {table}
+WHERE {whole} AND TraceId IN ({matching})
+GROUP BY TraceId
+ORDER BY {order}, TraceId
+LIMIT {limit:UInt64}
+{short_settings}
+"""
+_MATCHING = "SELECT TraceId FROM {table} WHERE {in_range} AND ({condition}) GROUP BY TraceId {having}"
+_WHOLE = started_between("whole_from_ns", "whole_to_ns", is_closed=True)
+_ORDERS: Final[Mapping[str, Sql]] = {
+    "started": Sql("min(Timestamp)"),
+    "duration": trace_compose("{trace_duration}"),
+    "spans": trace_compose("{trace_spans}"),
+    "errors": trace_compose("{trace_errors}"),
+    "root": trace_compose("({trace_service}, {trace_name})"),
+}
+"""Order of an answer → its expression. All other orders are by a field or an attribute."""
+NEWEST: Final = ("", "newest", "-started")
+"""Values of the parameter `sort` for the order by the newest matching span."""
 
 
 class TraceSummary(TypedDict):
@@ -100,6 +128,26 @@ class TraceSummary(TypedDict):
     duration_ms: float
     spans: int
     errors: int
+    columns: NotRequired[dict[str, str]]
+    """Attribute → value of the root span, or of the earliest span that has it; empty if no span has it."""
+
+
+class Order(NamedTuple):
+    """Order of the traces of an answer: by a measure of `_ORDERS`, or else by a field or attribute."""
+
+    name: str
+    is_descending: bool
+    key: GroupKey | None = None
+
+
+class SearchParameters(NamedTuple):
+    """Parameters of a search: a filter of traces, an order, and attributes of the answer."""
+
+    filter: TraceFilter
+    order: Order | None = None
+    """`None`: those with the newest matching spans first."""
+    columns: Mapping[str, GroupKey] = {}
+    """Name of an attribute in the request → its key."""
 
 
 class SearchQuery(NamedTuple):
@@ -109,6 +157,27 @@ class SearchQuery(NamedTuple):
     range: TimeRange = TimeRange()
     limit: int = TRACES_DEFAULT
     cursor: PageCursor | None = None
+    order: Order | None = None
+    columns: Mapping[str, GroupKey] = {}
+
+
+def parse_search(query: Mapping[str, str], time_range: TimeRange) -> SearchParameters:
+    """Parse the parameters of a search."""
+    order = _parse_order(query.get("sort", ""))
+    if order is not None and CURSOR in query:
+        raise MalformedBody("sort and cursor: expected only one; pages are sorted by time", field="sort")
+    names = [name.strip() for name in query.get("columns", "").split(",") if name.strip()]
+    if len(names) > COLUMNS_MAX:
+        raise MalformedBody(f"columns: expected at most {COLUMNS_MAX} attributes", field="columns")
+    columns = {name: parse_group_key(name, "columns") for name in names}
+    return SearchParameters(parse_traces(query, time_range), order, columns)
+
+
+def _parse_order(text: str) -> Order | None:
+    if text in NEWEST:
+        return None
+    name = text.removeprefix("-")
+    return Order(name, text != name, None if name in _ORDERS else parse_group_key(name, "sort", _ORDERS))
 
 
 def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:
@@ -191,11 +260,13 @@ def _summaries(
 ) -> Iterator[bytes]:
     began_s = clock()
     matched = _matched(store, wanted, now_s, page)
+    attributes, keys = _attributes(store, wanted.columns)
+    statement = trace_compose(_SUMMARIES, attributes=attributes)
     for place in range(0, len(matched), BATCH_TRACES):
         if clock() - began_s >= SECONDS_MAX:
             return  # the caller raises: see `within_time`
         batch = matched[place : place + BATCH_TRACES]
-        pieces = store.lines(_SUMMARIES, _whole(store, batch)._asdict())
+        pieces = store.lines(statement, {**_whole(store, batch)._asdict(), **keys})
         lines = {
             orjson.loads(line)["trace_id"]: line
             for piece in pieces
@@ -220,12 +291,9 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
         where = compose("({where}) AND {received}", where=where, received=_RECEIVED)
         having = compose("({having}) AND ({after})", having=having or 1, after=page.after)
     if condition.candidates:
-        bounds = compose(_BOUNDS, ids=compose("({candidates})", candidates=condition.candidates))
-        found, start_ns, end_ns = store.rows(bounds, parameters)[0]
-        from_ns, to_ns = parameters["from_ns"], parameters["to_ns"]
-        # The companion may lack traces for a moment, so the range of the question is always part of it.
-        parameters["whole_from_ns"] = min(start_ns, int(from_ns)) if found else from_ns
-        parameters["whole_to_ns"] = max(end_ns, int(to_ns)) if found else to_ns
+        parameters |= _whole_range(store, condition.candidates, parameters)
+    if wanted.order is not None:
+        return _sorted(store, condition._replace(parameters=parameters), wanted.order, wanted.limit)
     statement = compose(
         _MATCHED,
         condition=where,
@@ -241,6 +309,70 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
     if page is not None:
         page.record(matched)
     return matched
+
+
+def _whole_range(store: Store, traces: Sql, parameters: Mapping[str, str | int]) -> dict[str, str | int]:
+    """Return the time range of all spans of the traces that a statement returns, as parameters."""
+    bounds = compose(_BOUNDS, ids=compose("({traces})", traces=traces))
+    found, start_ns, end_ns = store.rows(bounds, parameters)[0]
+    from_ns, to_ns = int(parameters["from_ns"]), int(parameters["to_ns"])
+    # The companion may lack traces for a moment, so the range of the question is always part of it.
+    return {
+        "whole_from_ns": min(start_ns, from_ns) if found else from_ns,
+        "whole_to_ns": max(end_ns, to_ns) if found else to_ns,
+    }
+
+
+def _sorted(store: Store, condition: TraceCondition, order: Order, limit: int) -> Sequence[Match]:
+    """Return the first of all matching traces in another order than by time."""
+    having = compose("HAVING {having}", having=condition.having) if condition.having else Sql("")
+    matching = compose(_MATCHING, condition=condition.where, having=having)
+    parameters = condition.parameters
+    # Candidates are at least the matching traces, so their range is wide enough.
+    if not condition.candidates:
+        parameters |= _whole_range(store, matching, parameters)
+    direction = Sql("DESC") if order.is_descending else Sql("ASC")
+    if order.key is None:
+        by = compose("{value} {direction}", value=_ORDERS[order.name], direction=direction)
+    else:
+        value, is_present = _value(store, order.key, Sql("{order_key:String}"))
+        parameters["order_key"] = order.key.key
+        # Numbers by their value, then texts, then traces without the attribute.
+        by = compose(
+            "NOT max({is_present}), isNull(toFloat64OrNull({value})), toFloat64OrNull({value}) {direction}, "
+            "{value} {direction}",
+            is_present=is_present,
+            value=value,
+            direction=direction,
+        )
+    statement = compose(_SORTED, whole=_WHOLE, matching=matching, order=by)
+    return store.rows(statement, {**parameters, "limit": limit + 1})
+
+
+def _value(store: Store, key: GroupKey, parameter: Sql) -> tuple[Sql, Sql]:
+    """Return the value of a trace, and whether a span has it. The root is first, then the earliest span."""
+    found = key.expressions(store, parameter)
+    value = compose(
+        "argMinIf({value}, {root_first}, {is_present})",
+        value=found.value_sql,
+        root_first=ROOT_FIRST,
+        is_present=found.is_present_sql,
+    )
+    return value, found.is_present_sql
+
+
+def _attributes(store: Store, columns: Mapping[str, GroupKey]) -> tuple[Sql, dict[str, str]]:
+    """Return the column with the attributes of an answer, and its parameters."""
+    if not columns:
+        return Sql(""), {}
+    pairs, parameters = [], dict[str, str]()
+    for number, (name, key) in enumerate(columns.items()):
+        parameter = compose("{{prefix}_{number}:String}", prefix=Sql("column"), number=number)
+        value, _ = _value(store, key, parameter)
+        shown = compose("{{prefix}_{number}:String}", prefix=Sql("name"), number=number)
+        parameters |= {f"column_{number}": key.key, f"name_{number}": name}
+        pairs.append(compose("{shown}, {value}", shown=shown, value=value))
+    return compose(",\n    map({pairs}) AS columns", pairs=joined(", ", pairs)), parameters
 
 
 def _newest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,6 +11,8 @@ from markupsafe import Markup
 from receiver import sizes
 from receiver.sizes import duration_text
 
+ID_CHARS_MIN = 8
+"""Minimum number of characters of an id on a page."""
 percent: Final = sizes.percent
 
 
@@ -64,5 +67,14 @@ def parsed(text: str) -> datetime:
 
 
 def short_id(text: str) -> str:
-    """Return the first 8 characters of a trace id or span id."""
-    return text[:8]
+    """Return the first characters of a trace id or span id."""
+    return text[:ID_CHARS_MIN]
+
+
+def id_length(ids: Iterable[str]) -> int:
+    """Return the smallest number of first characters, at least `ID_CHARS_MIN`, by which these ids differ."""
+    distinct = set(ids)
+    length, longest = ID_CHARS_MIN, max(map(len, distinct), default=0)
+    while length < longest and len({each[:length] for each in distinct}) < len(distinct):
+        length += 1
+    return length

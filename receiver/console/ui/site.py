@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import orjson
 from aiohttp import hdrs, web
@@ -18,6 +18,7 @@ from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.api.source import Row, SourceWithSql
+from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_values import has_text, quoted
 from receiver.console.queries.traces.trace_model import trace_of
 from receiver.console.ui.choices import Choices
@@ -38,6 +39,7 @@ from receiver.console.ui.static import HEADERS as STATIC_HEADERS
 from receiver.console.ui.static import PREFIX, static_files
 from receiver.console.ui.templating import environment, render
 from receiver.console.ui.view import View
+from receiver.console.ui.views.urls import PATHS
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.http.media_types import JSON
 
@@ -45,6 +47,8 @@ FRAME_AFTER_S = 0.05
 """A page that takes longer is sent in two parts: first its frame, so that the user sees it at once."""
 RECORD_FRAME_AFTER_S = 1.0
 """The same for a page of a single record: long enough to send status 404 if the record does not exist."""
+SAME_PAGE_FRAME_AFTER_S = 5.0
+"""The same for a page that a link or form of the same page opens: its old content stays until then."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
@@ -86,6 +90,7 @@ class Site:
             yield Route("GET", page.path, handler, page.role, within_projects=page.within_projects)
         yield Route("POST", PAGES["sql"].path, self._statement, "operator")
         yield Route("GET", "/traces/compare", self._compare_traces, "viewer", within_projects=True)
+        yield Route("GET", "/filter/check", _check_filter, "viewer", within_projects=True)
         yield Route("GET", "/choices", self._offered, "viewer", within_projects=True)
         yield Route("GET", "/connect/checks", self._checks, "viewer")
         yield Route("GET", "/tail/rows", self._tail_rows, "viewer", within_projects=True)
@@ -121,6 +126,8 @@ class Site:
             return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
         frame_after_s = max(FRAME_AFTER_S, RECORD_FRAME_AFTER_S * page.is_record)
+        if urlsplit(request.headers.get(hdrs.REFERER, "")).path == request.path:
+            frame_after_s = max(frame_after_s, SAME_PAGE_FRAME_AFTER_S)
         choices = [asyncio.ensure_future(self._choices.load(view))] if page.has_pickers else []
         try:
             # Both: the script of a frame that was sent without choices loads them.
@@ -249,9 +256,9 @@ class Site:
     async def _frame(self, page: Page, view: View) -> str:
         state = await self._facts.state(view.now_s)
         context = {
-            "ranges": RANGES,
             "state": state,
             "choices": self._choices.of(view),
+            "view_paths": PATHS,
         }
         return self._render("frame", page, view, context)
 
@@ -264,7 +271,7 @@ class Site:
         }
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
-        frame = {"page": page, "pages": self._pages_for(view), "view": view}
+        frame = {"page": page, "pages": self._pages_for(view), "view": view, "ranges": RANGES}
         return render(self._templates, name, {**frame, **context})
 
 
@@ -274,6 +281,16 @@ def _outline_of(rows: list[Row]) -> bytes:
 
 def _json(body: bytes) -> web.Response:
     return web.Response(body=body, headers={**HEADERS, "Content-Type": JSON})
+
+
+async def _check_filter(request: web.Request) -> web.Response:
+    """Answer with the error of a filter and its column for the script of the field, or with `{}`."""
+    text = checked_parameters(request.query, (FILTER,)).get(FILTER, "")
+    try:
+        parse_any_form(text)
+    except InvalidFilter as error:
+        return _json(orjson.dumps({"message": error.problem, "column": error.column}))
+    return _json(b"{}")
 
 
 async def _send_file(request: web.Request) -> web.Response:

@@ -47,6 +47,7 @@ _FILTERS = {
 }
 _FUNCTIONS = {
     "all_of": all_of,
+    "id_length": numbers.id_length,
     "known_terms": known_terms,
     "per_minute": numbers.per_minute,
     "share_bar": svg.share_bar,

@@ -93,6 +93,12 @@ class View:
         """Return the project and the deployment to which the page is restricted."""
         return {name: self.query[name] for name in ("project", "deployment") if self.query.get(name)}
 
+    @property
+    def layout(self) -> dict[str, str]:
+        """Return the columns and the order of the traces of a search."""
+        names = ("columns", "sort") if self.path == "/search" else ()
+        return {name: self.query[name] for name in names if self.query.get(name)}
+
     def one_of(self, name: str, values: Collection[str], default: str) -> str:
         """Return a parameter with listed values. Raises `MalformedBody` for another value."""
         value = self.query.get(name) or default
@@ -110,9 +116,18 @@ class View:
         return all_of(*(term(name, value) for name, value in self.chosen.items()), *terms)
 
     def link(self, path: str, **parameters: str) -> str:
-        """Return a URL with the page's project, deployment and time range, unless another range is given."""
+        """Return a URL with the page's project, deployment and time range, unless another range is given.
+
+        Another search has the columns and the order of this search.
+        """
         arguments = {name: value for name, value in parameters.items() if value}
-        query = {**self.chosen, **arguments, **self.times, **arguments}
+        query = {
+            **self.chosen,
+            **(self.layout if path == self.path else {}),
+            **arguments,
+            **self.times,
+            **arguments,
+        }
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
 
     def deployment_link(self, deployment: str, **times: str) -> str:
@@ -132,14 +147,24 @@ class View:
         return f"/api/v1/{name}?{urlencode({**parameters, **self.times}, quote_via=quote)}"
 
     @property
+    def url(self) -> str:
+        """Return the URL of this page with the time range of the request: an age stays an age."""
+        return f"{quote(self.path)}?{urlencode({**self.query, **self.asked_range}, quote_via=quote)}"
+
+    @property
     def permalink(self) -> str:
         """Return the URL of this page with absolute times."""
         return f"{quote(self.path)}?{urlencode({**self.query, **self.times}, quote_via=quote)}"
 
     def without(self, name: str) -> str:
         """Return the URL of this page without a parameter."""
-        others = {key: value for key, value in self.query.items() if key != name}
-        return f"{quote(self.path)}?{urlencode({**others, **self.times}, quote_via=quote)}"
+        return self.changed(**{name: ""})
+
+    def changed(self, **parameters: str) -> str:
+        """Return the URL of this page with absolute times and these parameters; removes empty ones."""
+        query = {**self.query, **parameters}
+        query = {key: value for key, value in query.items() if value or key not in parameters}
+        return f"{quote(self.path)}?{urlencode({**query, **self.times}, quote_via=quote)}"
 
     def with_range(self, since: str) -> str:
         """Return the URL of this page for the time range from an age until now."""

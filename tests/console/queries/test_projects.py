@@ -16,6 +16,7 @@ from receiver.console.queries.attributes import attributes
 from receiver.console.queries.projects import TABLES, table_filters
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.tables import SLOTS
+from receiver.console.ui.views.store import SavedView, ViewFile
 from receiver.engine.store import COMPANION, Store
 from receiver.platform.deployment_events.event_table import store_events
 from receiver.settings import Access, Proxy, User
@@ -52,6 +53,12 @@ def deployment_events(store: Store) -> None:
 
 @pytest.fixture
 async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
+    urls = {
+        "a": f"/search?project=prj_{MARKER}",
+        "b": "/search?project=prj_mine",
+        "c": f"/search?filter={MARKER}",
+    }
+    ViewFile(tmp_path).put(SavedView(name, url) for name, url in urls.items())
     async with receiver_with(tmp_path, ACCESS, store=store) as client:
         yield client
 
@@ -90,7 +97,12 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
         Call({"format": "otlp-protobuf"}, {"id": SHARED}),
     ),
     "/api/v1/traces/{id}/compare/{other}": (Call(parts={"id": SHARED, "other": MINE}),),
-    "/api/v1/search": (_SINCE, Call({**TIMES, "q": "{ status = error }"}), Call({**TIMES, "cursor": ""})),
+    "/api/v1/search": (
+        Call({**TIMES, "columns": "span.common,host.name", "sort": "-span.common"}),
+        _SINCE,
+        Call({**TIMES, "q": "{ status = error }"}),
+        Call({**TIMES, "cursor": ""}),
+    ),
     "/api/v1/spans": (
         _SINCE,
         Call({**TIMES, "filter": f"project=prj_{MARKER} or project=prj_mine"}),
@@ -140,6 +152,9 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     "/errors": (_SINCE,),
     "/compare": (Call({**TIMES, "a": "dpl_1", "b": "dpl_2"}),),
     "/choices": (Call(),),
+    "/views": (Call(),),
+    "/views/export": (Call(),),
+    "/api/v1/views": (Call(),),
     "/trace/{id}": (
         _OF_SHARED,
         Call({"show": "flame"}, {"id": SHARED}),
@@ -187,6 +202,7 @@ OF_NOW: Final[Mapping[str, tuple[Call, ...]]] = {"/tail": (Call(),), "/tail/rows
 """The same for the last hour."""
 WITHOUT_SPANS: Final = {
     *("/api/v1/health", "/api/v1/openapi.json", "/docs"),
+    "/filter/check",
     *("/login", "/logout", "/static/{digest}/{name}", "/traces/compare"),
     "/jaeger/api/metrics/minstep",
     *("/tempo/api/echo", "/tempo/api/status/buildinfo"),
@@ -195,6 +211,7 @@ REFUSED: Final = {
     *("/api/v1/sql", "/api/v1/ledger", "/api/v1/schema", "/api/v1/rollup", "/api/v1/rollup/rebuild"),
     *("/api/v1/dead", "/api/v1/dead/{id}", "/api/v1/dead/{id}/replay"),
     *("/api/v1/platform/projects", "/api/v1/platform/projects/{id}/keep", "/platform/projects/{id}/keep"),
+    *("/api/v1/views/{name}", "/views/save", "/views/delete", "/views/import"),
     *("/receiver", "/connect", "/connect/checks", "/sql"),
     *("/platform", "/platform/install", "/platform/installed", "/api/v1/platform/installations"),
     *("/receiver/dead/{id}", "/receiver/dead/{id}/replay", "/receiver/dead/{id}/drop"),

@@ -13,16 +13,18 @@ from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.regex_size import regex_size
 from receiver.console.queries.limits import TRACES_MAX
+from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.search import BATCH_TRACES, RECENT_DIVISOR, SearchQuery, search
 from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
-from receiver.errors import InvalidFilter, StoreTrouble
+from receiver.errors import InvalidFilter, MalformedBody, StoreTrouble
 from receiver.time_range import TimeRange
 from tests.support.answers import rows_of
 from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.hostile_filters import HOSTILE, RecordingStore
 from tests.support.random_filters import (
     NOW_S,
+    NUMBER,
     TRACES,
     Span,
     expected_summaries,
@@ -198,3 +200,84 @@ def test_search_over_its_time_limit_raises_and_starts_no_further_statement(store
 
     with pytest.raises(StoreTrouble, match="rows may be missing"):
         list(search(store, SearchQuery(limit=TRACES_MAX), now_s=NOW_S, clock=lambda: next(times)).pieces())
+
+
+def sorted_ids(store: Store, text: str, sort: str, limit: int = TRACES_MAX) -> list[str]:
+    asked = QUESTIONS["search"].parse({"filter": text, "sort": sort, "limit": str(limit)})
+    return [row["trace_id"] for row in rows_of(QUESTIONS["search"].ask(store, asked, NOW_S).pieces())]
+
+
+@each_case("sort", ["started", "duration", "-duration", "spans", "-errors"])
+@each_case("text", ["", "status=error", "trace:duration>1ms", "{status=error} && {kind=client}"])
+def test_sorted_answer_has_the_first_of_all_matching_traces(store: Store, sort: str, text: str) -> None:
+    asked = QUESTIONS["search"].parse({"filter": text, "limit": str(TRACES_MAX)})
+    rows = rows_of(QUESTIONS["search"].ask(store, asked, NOW_S).pieces())
+    measure = {"started": "start", "duration": "duration_ms"}.get(sort.strip("-"), sort.strip("-"))
+    factor = -1 if sort.startswith("-") else 1
+    order = sorted(
+        rows,
+        key=lambda row: (
+            row[measure] if measure == "start" else factor * row[measure],
+            row["trace_id"],
+        ),
+    )
+
+    assert len(rows) > 20
+    assert sorted_ids(store, text, sort, 10) == [row["trace_id"] for row in order[:10]]
+
+
+def value_of(spans: Sequence[Span], key: str) -> str:
+    """Return the value of the root, or else of the earliest span that has the attribute."""
+    first = sorted(spans, key=lambda each: (bool(each["ParentSpanId"]), each["start_ns"], each["SpanId"]))
+    values = [
+        attributes[key]
+        for each in first
+        for attributes in (each["SpanAttributes"], each["ResourceAttributes"])
+        if key in attributes
+    ]
+    return values[0] if values else ""
+
+
+def test_attribute_of_a_trace_is_that_of_its_root_or_else_of_its_earliest_span(
+    store: Store, spans: Sequence[Span]
+) -> None:
+    keys = ("http.route", "n.x")
+    asked = QUESTIONS["search"].parse({"columns": ",".join(keys), "limit": str(TRACES_MAX)})
+    by_trace: dict[str, list[Span]] = {}
+    for each in spans:
+        by_trace.setdefault(each["TraceId"], []).append(each)
+
+    rows = rows_of(QUESTIONS["search"].ask(store, asked, NOW_S).pieces())
+
+    assert len(rows) > TRACES / 2
+    for row in rows:
+        assert row["columns"] == {key: value_of(by_trace[row["trace_id"]], key) for key in keys}
+
+
+def test_sort_by_an_attribute_compares_numbers_and_ends_with_traces_without_it(store: Store) -> None:
+    key = "n.x"
+    asked = QUESTIONS["search"].parse({"columns": key, "sort": f"-{key}", "limit": str(TRACES_MAX)})
+
+    values = [row["columns"][key] for row in rows_of(QUESTIONS["search"].ask(store, asked, NOW_S).pieces())]
+
+    known = [value for value in values if value not in ("NaN", "0x10", " 5")]
+    numbers = [float(value) for value in known if NUMBER.fullmatch(value)]
+    assert len(set(numbers)) > 1
+    assert numbers == sorted(numbers, reverse=True)
+    assert not any(map(NUMBER.fullmatch, known[len(numbers) :]))
+
+
+@each_case(
+    ("query", "field"),
+    [
+        ({"sort": "bogus"}, "sort"),
+        ({"sort": "-duration", "cursor": ""}, "sort"),
+        ({"columns": "a.b,bogus"}, "columns"),
+        ({"columns": ",".join(f"a.{number}" for number in range(13))}, "columns"),
+    ],
+)
+def test_wrong_order_or_column_names_its_parameter(query: dict[str, str], field: str) -> None:
+    with pytest.raises(MalformedBody) as refused:
+        QUESTIONS["search"].parse(query)
+
+    assert refused.value.field == field

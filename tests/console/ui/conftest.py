@@ -25,6 +25,7 @@ from receiver.console.api.route import register
 from receiver.console.api.source import Row, SourceWithSql
 from receiver.console.ui import site as site_module
 from receiver.console.ui.pages.table import PAGES
+from receiver.console.ui.views.routes import ViewRoutes
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.journal.quarantine import Body, QuarantineNote
@@ -330,7 +331,9 @@ async def client(platform: PlatformServer, tmp_path: Path) -> AsyncIterator[Clie
 async def site_over(store: Store, facts: FactsOfTest) -> AsyncIterator[Client]:
     """Start the API and the pages over a store."""
     with api_over(store, allows_sql=True) as api:
-        async with TestClient(TestServer(api.application(site_of(api.source, facts)))) as client:
+        async with TestClient(
+            TestServer(api.application(site_of(api.source, facts), ViewRoutes(facts)))
+        ) as client:
             yield client
 
 

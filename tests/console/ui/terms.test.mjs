@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { keyTerms, lastTerm, matching, valueText, valuesQuestion } from "../../../receiver/console/ui/static/terms.js";
+import { keyTerms, lastTerm, operatorTerms, matching, valueText, valuesQuestion } from "../../../receiver/console/ui/static/terms.js";
 
 test("the last term of a filter is found with its parts", () => {
   const term = (text) => Object.values(lastTerm(text) ?? {});
@@ -44,4 +44,17 @@ test("values are queried if a query lists them", () => {
   assert.equal(valuesQuestion("duration", fields), null);
   assert.equal(valuesQuestion("service", fields).path, "services");
   assert.deepEqual(valuesQuestion("span.tenant", fields).parameters, { key: "tenant" });
+});
+
+test("a word within a quoted text is no term, but a value in quotation marks is", () => {
+  assert.equal(lastTerm('"connection ref'), null);
+  assert.equal(lastTerm('timeout "card serv'), null);
+  assert.equal(lastTerm("timeout serv").field, "serv");
+  assert.equal(lastTerm('"card declined" serv').field, "serv");
+  assert.equal(lastTerm('timeout http.route="/api ').value, '"/api ');
+});
+
+test("a field that is typed completely has its operators", () => {
+  assert.deepEqual(operatorTerms(["service=", "duration>"], "duration").slice(0, 3), ["duration>", "duration=", "duration!="]);
+  assert.deepEqual(operatorTerms(["service="], "servic"), []);
 });

@@ -90,17 +90,17 @@ async def test_filter_is_completed_by_keyboard(shop: Client, page: Page, times: 
     assert await page.locator("[role=option]").count() == 0
 
 
-async def test_search_is_saved_and_deleted(shop: Client, page: Page) -> None:
-    await page.goto(url_of(shop, "/search", filter="service=web"))
-    await page.click("#saved summary")
-    await page.click("text=Save this search")
-    await page.goto(url_of(shop, "/search"))
+async def test_view_is_saved_in_the_browser_and_deleted(shop: Client, page: Page) -> None:
+    await page.goto(url_of(shop, "/search", filter="service=web", columns="started,http.route"))
+    await page.click("#views summary")
+    await page.click("text=Save in this browser")
+    await page.goto(url_of(shop, "/services"))
+    await page.click("#views summary")
 
-    saved = page.locator("#saved a")
-    assert await saved.text_content() == "service=web"
-    assert query_of(await saved.get_attribute("href") or "")["filter"] == "service=web"
-    await page.click("#saved summary")
-    await page.click("#saved button:has-text('Delete')")
+    saved = page.locator("#views a", has_text="service=web")
+    query = query_of(await saved.get_attribute("href") or "")
+    assert (query["filter"], query["columns"]) == ("service=web", "started,http.route")
+    await page.click("#views button:has-text('Delete')")
     assert await saved.count() == 0
 
 

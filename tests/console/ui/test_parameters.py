@@ -60,7 +60,7 @@ async def test_error_page_offers_the_page_without_parameters(site: Client) -> No
 @each_case(
     "url",
     [
-        "/search?sort=longest",
+        "/services?sort=longest",
         "/map?levels=9",
         "/connect?drain=absent",
         "/deployment/dpl_2?kind=builds",

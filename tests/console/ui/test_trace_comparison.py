@@ -207,7 +207,7 @@ async def test_selection_of_other_than_two_traces_links_back_to_the_search(site:
     fields = {
         attributes["name"] or "": attributes["value"] or ""
         for tag, attributes in elements
-        if tag == "input" and attributes["type"] == "hidden"
+        if tag == "input" and attributes.get("type") == "hidden"
     }
     chosen = {"filter": "service=web", "selection": "duration>1ms", "project": "prj_1"}
     assert fields.items() >= chosen.items()

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
 from urllib.parse import urlencode
 
 from receiver.console.queries.filters.plain_text import id_field
+from receiver.console.queries.search import NEWEST
 from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import is_of_spans, widened
 from receiver.console.ui.page import Context
+from receiver.console.ui.pages.columns import addable, added, attributes_of, columns_of, names_of
 from receiver.console.ui.pages.differences import check, differences
 from receiver.console.ui.pages.facets import KEYS, facets
 from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
 """Maximum number of traces on a page."""
-SORTS: Final = {"newest": "newest", "duration": "longest", "errors": "most errors", "spans": "most spans"}
-"""Orders of the traces on a page: parameter → label."""
-_KEYS: Final = {"duration": "duration_ms", "errors": "errors", "spans": "spans"}
 WIDER_S = 86_400
 """Length of the time range in which a search without a match counts the matching traces."""
 
@@ -25,14 +23,20 @@ WIDER_S = 86_400
 async def build(view: View) -> Context:
     """Return the traces that match the filter `q` and the selection, and the facets of their spans."""
     text, selection = view.filter_text, view.query.get("selection", "")
-    sort = view.one_of("sort", SORTS, "newest")
+    names = names_of(view)
+    order = view.query.get("sort", "")
+    order = "-started" if order in NEWEST else order
     # First, so that the column of an error refers to this text, not to the text with the page's project.
     has_spans = is_of_spans(text)
     check(selection)
-    answer = await view.ask("search", filter=view.filter(text, selection), limit=str(TRACES_MAX))
+    answer = await view.ask(
+        "search",
+        filter=view.filter(text, selection),
+        limit=str(TRACES_MAX),
+        sort=order,
+        columns=",".join(attributes_of(names)),
+    )
     traces = answer.rows
-    if sort in _KEYS:
-        traces = sorted(traces, key=lambda row: -row[_KEYS[sort]])
     return {
         "text": text,
         "selection": selection,
@@ -41,8 +45,9 @@ async def build(view: View) -> Context:
         "is_cut": answer.is_cut,
         "close_keys": answer.close_keys,
         "longest_ms": max((row["duration_ms"] for row in traces), default=0) or 1,
-        "sort": sort,
-        "sorts": SORTS,
+        "order": order,
+        "columns": columns_of(view, names, order),
+        "addable": addable(view, names, KEYS),
         "wider": None if traces else await _wider(view, text),
         "spans": await _spans(view, text, selection) if traces and has_spans else None,
         "differences": await differences(view, text, selection) if traces and selection else None,
@@ -50,7 +55,12 @@ async def build(view: View) -> Context:
 
 
 async def record_url(view: View) -> str:
-    """Return the URL of the trace, span or deployment whose id is the whole filter; empty if it is none."""
+    """Return the URL of the trace, span or deployment whose id is the whole filter; empty if it is none.
+
+    A form that adds a column has the URL of the list with this column.
+    """
+    if url := added(view):
+        return url
     text = view.filter_text.strip()
     match id_field(text):
         case "trace":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from receiver.console.api.source import Row
@@ -10,6 +11,7 @@ from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
+from receiver.console.ui.pages.columns import Head, sorted_rows
 from receiver.console.ui.pages.errors import group_filter
 from receiver.console.ui.view import View, term
 
@@ -21,6 +23,8 @@ ERRORS_MAX: Final = 10
 """Maximum number of groups of errors of a chosen service or operation."""
 ROWS_MAX: Final = 20_000
 """Maximum number of rows of all sparklines."""
+_KEYS: Final = {"traffic": "spans", "errors": "error_rate", "p50": "p50_ms", "p95": "p95_ms", "p99": "p99_ms"}
+"""Column → property of its rows."""
 _REQUESTS: Final = "(kind=server OR kind=consumer OR root)"
 """Filter of the spans that the query `red` counts as requests."""
 
@@ -29,6 +33,8 @@ class Measured(NamedTuple):
     """Rate, errors and durations of each service or operation."""
 
     rows: list[Row]
+    heads: list[Head]
+    """Heads of the columns."""
     over_time: dict[str, list[Number]]
     """Name → number of spans in each interval."""
     incomplete: list[int]
@@ -87,4 +93,6 @@ async def _measured(
     groups = await view.ask("red", **query, limit=str(lines_max))
     over_time = await view.ask("red", **query, every=timeline.every, limit=str(ROWS_MAX))
     counts = timeline.values_by_group(over_time.rows, "spans")
-    return Measured(groups.rows, counts, timeline.incomplete, groups.is_cut or over_time.is_cut)
+    measures = {name: itemgetter(key) for name, key in {by: "group", **_KEYS}.items()}
+    rows, heads = sorted_rows(view, groups.rows, measures)
+    return Measured(rows, heads, counts, timeline.incomplete, groups.is_cut or over_time.is_cut)

@@ -25,6 +25,7 @@ from receiver.console.ui.pages import (
     trace,
     trace_comparison,
     trace_views,
+    views,
 )
 from receiver.console.ui.parameters import FILTER
 
@@ -37,7 +38,7 @@ _ALL: Final = (
         "Which traces?",
         search.build,
         "s",
-        parameters=(FILTER, "selection", "sort", "facet"),
+        parameters=(FILTER, "selection", "sort", "columns", "facet", "add"),
         has_filter_form=True,
         redirect=search.record_url,
     ),
@@ -48,7 +49,7 @@ _ALL: Final = (
         "Which services are slow or fail?",
         services.build,
         "v",
-        parameters=(FILTER, "service", "operation"),
+        parameters=(FILTER, "service", "operation", "sort"),
     ),
     Page(
         "map",
@@ -112,6 +113,15 @@ _ALL: Final = (
         parameters=("drain",),
     ),
     Page(
+        "views",
+        "/views",
+        "Views",
+        "Which views are saved?",
+        views.build,
+        is_live=True,
+        parameters=("save", "result"),
+    ),
+    Page(
         "dead-letter",
         "/receiver/dead/{id}",
         "Dead letter",
@@ -149,8 +159,8 @@ _ALL: Final = (
 )
 _WITH_PICKERS: Final = frozenset(("overview", "search", "services", "map", "errors", "compare", "tail"))
 """Pages that a project and a deployment restrict."""
-_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison"}
-"""Pages that read all their data with `View.ask` and `View.source`."""
+_WITHIN_PROJECTS: Final = _WITH_PICKERS | {"deployment", "trace", "trace_comparison", "views"}
+"""Pages that read all spans with `View.ask` and `View.source`; `views` shows the views of the projects."""
 PAGES: Final[Mapping[str, Page]] = {
     page.name: page._replace(
         within_projects=page.name in _WITHIN_PROJECTS,

@@ -34,7 +34,7 @@ const LINKS = {
 export const destinationsOf = (kind, values, query) =>
   values.filter(Boolean).map((value) => ({ kind, text: value, url: LINKS[kind](value, query) }));
 
-const KINDS = ["page", "saved search", ...Object.keys(LINKS)];
+const KINDS = ["page", "view", ...Object.keys(LINKS)];
 
 // The distinct destinations of several lists, in an order that does not depend on the order of arrival.
 export function merged(...lists) {

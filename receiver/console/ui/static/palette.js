@@ -2,7 +2,7 @@
 
 import { destinationsFor, destinationsOf, merged } from "./destinations.js";
 import { element, selectOption } from "./elements.js";
-import { KEY, linkOf, nameOf, parseSearches } from "./searches.js";
+import { ownViews, sharedViews } from "./saved.js";
 
 const LINES_MAX = 1000; // limit of lines in a query
 
@@ -15,17 +15,7 @@ const pages = () =>
     url: link.href,
   }));
 
-function savedSearches() {
-  try {
-    return parseSearches(localStorage.getItem(KEY) ?? "[]").map((search) => ({
-      kind: "saved search",
-      text: nameOf(search),
-      url: linkOf(search, query),
-    }));
-  } catch {
-    return []; // storage may be forbidden
-  }
-}
+const asDestinations = (views) => views.map(({ name, url }) => ({ kind: "view", text: name, url }));
 
 async function linesOf(path, parameters) {
   const page = new URLSearchParams(query);
@@ -40,6 +30,7 @@ async function linesOf(path, parameters) {
 function storedNames(add) {
   const ask = (names) => names.then(add).catch(() => {});
   const of = (kind, values) => destinationsOf(kind, values, query);
+  ask(sharedViews().then(asDestinations));
   ask(
     fetch("/choices")
       .then((answer) => answer.json())
@@ -118,7 +109,7 @@ function palette() {
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   document.body.append(dialog);
   return () => {
-    known = [...pages(), ...savedSearches()];
+    known = [...pages(), ...asDestinations(ownViews())];
     input.value = "";
     begin();
     dialog.showModal();

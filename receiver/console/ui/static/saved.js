@@ -1,39 +1,65 @@
-// Saved searches: a menu beside the filter that saves, lists and deletes them. They stay in this browser.
+// Menu of saved views: lists those of the receiver and those of this browser, and saves this page in the browser.
 
 import { element } from "./elements.js";
-import { KEY, linkOf, nameOf, parseSearches, searchOf, withSearch } from "./searches.js";
+import { KEY, nameOf, OLD_KEY, parseViews, withView } from "./views.js";
 
-const stored = () => parseSearches(localStorage.getItem(KEY) ?? "[]");
-
-function change(menu, searches) {
-  localStorage.setItem(KEY, JSON.stringify(searches));
-  show(menu);
-}
-
-function show(menu) {
-  const searches = stored();
-  const save = element("button", { type: "button", textContent: "Save this search" });
-  save.addEventListener("click", () => change(menu, withSearch(stored(), searchOf(location.search))));
-  const items = searches.map((search) => {
-    const name = nameOf(search);
-    const remove = element("button", { type: "button", className: "quiet", textContent: "Delete" });
-    remove.setAttribute("aria-label", `Delete ${name}`);
-    remove.addEventListener("click", () => change(menu, stored().filter((other) => other !== search)));
-    return element("li", {}, element("a", { href: linkOf(search, location.search), textContent: name }), remove);
-  });
-  menu.replaceChildren(
-    element("summary", { textContent: `Saved (${searches.length})` }),
-    element("ul", {}, element("li", {}, save), ...items),
-  );
-}
-
-const form = document.getElementById("filter")?.form;
-if (form) {
-  const menu = element("details", { className: "menu", id: "saved" });
+// Storage may be forbidden; then the browser has no view.
+export function ownViews() {
   try {
-    show(menu);
-    form.append(menu);
+    return parseViews(localStorage.getItem(KEY), localStorage.getItem(OLD_KEY));
   } catch {
-    // Storage may be forbidden; then nothing can be saved.
+    return [];
   }
+}
+
+export async function sharedViews() {
+  const answer = await fetch("/api/v1/views");
+  return answer.ok ? (await answer.json()).views : [];
+}
+
+function store(views) {
+  localStorage.setItem(KEY, JSON.stringify(views));
+  localStorage.removeItem(OLD_KEY);
+}
+
+const linkTo = ({ name, url }) => element("a", { href: url, textContent: name });
+
+function ownItem(view, show) {
+  const remove = element("button", { type: "button", className: "quiet", textContent: "Delete" });
+  remove.setAttribute("aria-label", `Delete ${view.name}`);
+  remove.addEventListener("click", () => {
+    store(ownViews().filter(({ name }) => name !== view.name));
+    show();
+  });
+  return element("li", {}, linkTo(view), remove);
+}
+
+function saveItem(show) {
+  const url = location.pathname + location.search;
+  const name = element("input", { maxLength: 80, value: nameOf(url), size: 16 });
+  name.setAttribute("aria-label", "Name of the view");
+  const form = element("form", {}, name, element("button", { textContent: "Save in this browser" }));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    store(withView(ownViews(), { name: name.value.trim() || nameOf(url), url }));
+    show();
+  });
+  return element("li", {}, form);
+}
+
+const menu = document.getElementById("views");
+if (menu) {
+  const list = menu.querySelector("ul");
+  const links = [...list.children];
+  let shared = [];
+  const show = () => {
+    const own = ownViews().map((view) => ownItem(view, show));
+    list.replaceChildren(...links, ...shared.map((view) => element("li", {}, linkTo(view))), saveItem(show), ...own);
+  };
+  menu.addEventListener("toggle", async () => {
+    if (!menu.open) return;
+    show();
+    shared = await sharedViews().catch(() => []);
+    show();
+  });
 }

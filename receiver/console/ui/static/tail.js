@@ -1,5 +1,6 @@
 // Arriving spans: queries every second the spans received since the last response; Space pauses.
 
+import { addCopyButtons } from "./copy.js";
 import { Arrivals } from "./arrivals.js";
 import { element } from "./elements.js";
 import { addShortcuts, applyChosenZone } from "./frame.js";
@@ -24,6 +25,12 @@ function linkTo(row, className, text) {
   return link;
 }
 
+function idOf(row) {
+  const id = linkTo(row, "id", row.trace_id.slice(0, 8));
+  id.title = id.dataset.copy = row.trace_id;
+  return element("td", "", id);
+}
+
 function rowOf(row) {
   const time = element("time", "", row.received.slice(11, 23));
   time.dateTime = row.received;
@@ -38,13 +45,15 @@ function rowOf(row) {
     element("td", "number", row.duration),
     element("td", "text", ...(row.error ? [element("span", "error", `✕ ${row.error}`)] : [])),
     element("td", "", row.project),
-    element("td", "", linkTo(row, "id", row.trace_id.slice(0, 8))),
+    idOf(row),
   );
 }
 
 function show(rows) {
   if (rows.length) {
-    body.prepend(...rows.map(rowOf));
+    const added = rows.map(rowOf);
+    added.forEach(addCopyButtons);
+    body.prepend(...added);
     while (body.rows.length > arrivals.rowsMax) body.rows[body.rows.length - 1].remove();
     nothing.hidden = true;
     applyChosenZone();

@@ -1,6 +1,7 @@
 // The term of a filter that is being typed, and how it is completed. Pure functions, without the page.
 
 const LAST = /(?:^|(?<=[\s({-]))([A-Za-z_][\w.:/-]*|)(?:(!=|=)("(?:[^"\\]|\\.)*|[^\s()"{}]*))?$/;
+const QUOTED = /"(?:[^"\\]|\\.)*("|$)/g;
 const PLAIN_KEY = /^[A-Za-z_][\w.:/-]*$/;
 const PLAIN_VALUE = /^[\w./:@,+%[\]-]+$/;
 
@@ -9,6 +10,9 @@ const PLAIN_VALUE = /^[\w./:@,+%[\]-]+$/;
 export function lastTerm(text) {
   const match = LAST.exec(text);
   if (!match) return null;
+  // Words of a quoted text are no fields: only the value of this term may have an open quotation mark.
+  const open = [...text.matchAll(QUOTED)].find((quoted) => !quoted[1]);
+  if (open && open.index !== match.index + (match[1] + (match[2] ?? "")).length) return null;
   return { start: match.index, field: match[1], operator: match[2] ?? "", value: match[3] ?? "" };
 }
 
@@ -26,6 +30,13 @@ export function keyTerms(rows, typed) {
   const isScoped = /^(span|resource)\./.test(typed);
   const names = rows.map(({ scope, key }) => (key.includes(".") && !isScoped ? key : `${scope}.${key}`));
   return [...new Set(names)].filter((name) => PLAIN_KEY.test(name)).map((name) => `${name}=`);
+}
+
+// The operators of a field that is typed completely.
+export function operatorTerms(names, field) {
+  const first = names.find((name) => field && name.replace(/[=>]$/, "") === field);
+  if (!first) return [];
+  return [first, ...["=", "!=", "=~", ">", "<", " exists"].map((operator) => field + operator).filter((term) => term !== first)];
 }
 
 // The candidates that begin with the typed text, then those that contain it, without the typed text itself.

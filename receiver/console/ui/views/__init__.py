@@ -1,0 +1,1 @@
+"""Saved views: a name, and the path and parameters of a page."""
