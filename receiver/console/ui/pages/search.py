@@ -11,6 +11,7 @@ from receiver.console.ui.filter_text import is_of_spans, widened
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.differences import check, differences
 from receiver.console.ui.pages.facets import KEYS, facets
+from receiver.console.ui.pages.search_chart import search_chart
 from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
@@ -66,10 +67,12 @@ async def record_url(view: View) -> str:
 
 async def _spans(view: View, text: str, selection: str) -> Context:
     """Return the facets and the heatmap of the spans that match a filter, with and without the selection."""
+    found = await durations(view, text, selection)
     return {
         "found": await facets(view, text),
         "offered": KEYS,
-        "durations": await durations(view, text, selection),
+        "durations": found,
+        "chart": await search_chart(view, text, selection, found["rows"]),
     }
 
 

@@ -25,7 +25,7 @@ from receiver.console.ui.pages import (
     trace,
     trace_comparison,
 )
-from receiver.console.ui.parameters import FILTER
+from receiver.console.ui.parameters import CHART, FILTER
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o", parameters=(FILTER,)),
@@ -36,7 +36,7 @@ _ALL: Final = (
         "Which traces?",
         search.build,
         "s",
-        parameters=(FILTER, "selection", "sort", "facet"),
+        parameters=(FILTER, "selection", "sort", "facet", *CHART),
         has_filter_form=True,
         redirect=search.record_url,
     ),
