@@ -56,13 +56,14 @@ def expected_value(measure: str, group: Sequence[Span], seconds: float) -> float
     if measure[1:].isdigit():
         durations = sorted(span["Duration"] for span in group)
         return float(durations[int(len(group) * int(measure[1:]) / 100)]) / 1e6
-    return {
+    values: dict[str, float] = {
         "spans": len(group),
         "rate": len(group) / seconds,
         "errors": errors,
         "error_rate": errors / len(group),
         "max": max(span["Duration"] for span in group) / 1e6,
-    }[measure]
+    }
+    return values[measure]
 
 
 def size_of(measure: str, group: Sequence[Span]) -> float:

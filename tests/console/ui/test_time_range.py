@@ -109,7 +109,9 @@ async def test_range_that_is_not_valid_leaves_the_page_with_an_error_beside_the_
 async def test_form_of_two_times_is_a_form_in_utc_without_scripts(site: Client) -> None:
     page = Document(await (await site.get("/errors", params={"since": "-3h..-1h"})).text())
     fields = {
-        each["name"]: each["value"] for each in page.all("input") if each.get("type") == "datetime-local"
+        str(each["name"]): str(each["value"])
+        for each in page.all("input")
+        if each.get("type") == "datetime-local"
     }
 
     again = Document(await (await site.get("/errors", params=fields)).text())

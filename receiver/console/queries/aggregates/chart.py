@@ -69,7 +69,7 @@ _MEASURES: Final[Mapping[str, Measure]] = {
     "p99": _of_durations(Sql("quantiles[3] / 1e6")),
     "max": _of_durations(Sql("max_ns / 1e6")),
 }
-_NUMBERS_OF_SPANS: Final = """
+_NUMBERS_OF_SPANS = """
     {counts},
     {function}(if(isFinite(toFloat64OrNull({number}) AS number), number, NULL)) AS of_number"""
 _OF_NUMBERS: Final = {
@@ -282,12 +282,12 @@ def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source:
         **pieces,
         source=source.table,
         measures=source.measures,
-        second_group=Sql("second AS second_group," if len(keys) == KEYS_MAX else ""),
+        second_group=Sql("second AS second_group,") if len(keys) == KEYS_MAX else Sql(""),
         is_rest=compose(_IS_REST, **pieces, source=source.table, measures=source.sizes) if keys else Sql("0"),
         start=START,
         complete=COMPLETE,
         bucket_s=bucket_s if of_intervals else Sql("toInt64(0)"),
-        is_total=Sql("grouping(bucket_s) = 1" if of_intervals else "1 = 1"),
+        is_total=Sql("grouping(bucket_s) = 1") if of_intervals else Sql("1 = 1"),
         sets=_SETS_WITH_INTERVALS if of_intervals else _SETS,
         seconds_of_bucket=SECONDS_OF_BUCKET if of_intervals else SECONDS_OF_RANGE,
         seconds_of_range=SECONDS_OF_RANGE,
