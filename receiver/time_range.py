@@ -19,6 +19,8 @@ _SECONDS_OF = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE_S_MAX = 200 * 366 * 86_400
 """Older than any time in the table."""
 NS_MAX = 2**63 - 1
+_RANGE: Final = ".."
+"""Between both ends of a range in one text."""
 
 
 class TimeRange(NamedTuple):
@@ -64,8 +66,21 @@ class TimeRange(NamedTuple):
         return {"from_ns": from_ns, "to_ns": to_ns}
 
 
+def ends_of(since: str, until: str) -> tuple[str, str]:
+    """Return both ends of a range, which `since` may have, as in `-3h..-1h`. An empty `until` means now.
+
+    An age may have a sign, because other tools write ages as negative times.
+    """
+    begin, separator, end = since.partition(_RANGE)
+    if separator and until:
+        raise MalformedBody("until: since has both ends of the range; expected no until", field="until")
+    begin, end = (text.strip().removeprefix("-") for text in (begin, end if separator else until))
+    return begin, "" if end == "now" else end
+
+
 def parse_range(since: str, until: str) -> TimeRange:
-    """Parse the ends of a range, each an age or an instant. An empty `until` means now."""
+    """Parse the ends of a range, each an age or an instant: see `ends_of`."""
+    since, until = ends_of(since, until)
     from_at_s, to_at_s = parse_instant(since), parse_instant(until)
     parsed = TimeRange(
         parse_since(since) if from_at_s is None else 0,

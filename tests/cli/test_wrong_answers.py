@@ -23,6 +23,7 @@ COMMANDS = (
         "attributes",
         "service-map",
         "red",
+        "chart",
         "latency",
         "errors",
     ),

@@ -60,7 +60,7 @@ BLOCK_SPANS = 5_000
     default=SINCE_DEFAULT,
     show_default=True,
     metavar="TIME",
-    help="How far back, 15m, 24h, 7d, or an instant: 2026-01-31T10:00Z.",
+    help="How far back, 15m, 24h, 7d, an instant, 2026-01-31T10:00Z, or a range, -3h..-1h.",
 )
 @click.option("--until", default="", metavar="TIME", help="Only spans before this age or instant. [now]")
 @click.option(

@@ -67,7 +67,7 @@ def common_parameters(question: Question[Any]) -> list[click.Parameter]:
             default=SINCE_DEFAULT,
             show_default=True,
             metavar="TIME",
-            help="How far back, 15m, 24h, 7d, or an instant: 2026-01-31T10:00Z.",
+            help="How far back, 15m, 24h, 7d, an instant, 2026-01-31T10:00Z, or a range, -3h..-1h.",
         ),
         click.Option(["--until"], metavar="TIME", help="Only what was before this age or instant. [now]"),
         click.Option(

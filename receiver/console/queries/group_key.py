@@ -12,7 +12,7 @@ from receiver.console.queries.filters.attribute_sql import Lookup, lookup
 from receiver.console.queries.filters.filter import Scope
 from receiver.console.queries.filters.filter_values import meant
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.sql_text import Sql
+from receiver.engine.sql_text import compose, identifier
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 
@@ -34,7 +34,6 @@ _SCOPES: Final[Mapping[str, Scope]] = {
 }
 _MULTIPLE: Final = ("event", "link")
 _CHARACTERS_MAX = 200
-_PARAMETER: Final = Sql("{group_key:String}")
 
 
 class GroupKey(NamedTuple):
@@ -44,11 +43,13 @@ class GroupKey(NamedTuple):
     """Column of the field; empty for an attribute."""
     scope: Scope = ""
     key: str = ""
+    parameter: str = "group_key"
+    """Name of the query parameter that has the key of an attribute."""
 
     @property
     def parameters(self) -> dict[str, str]:
         """Return the parameters of the expressions."""
-        return {} if self.column else {"group_key": self.key}
+        return {} if self.column else {self.parameter: self.key}
 
     def expressions(self, store: Store, parameter: Sql = _PARAMETER) -> Lookup:
         """Return how the value of a span is read as a text, and which spans have it.
@@ -58,6 +59,7 @@ class GroupKey(NamedTuple):
         if self.column:
             return Lookup(self.column, "1")
         promoted = promoted_columns(store)
+        parameter = compose("{{name}:String}", name=identifier(self.parameter))
         if self.scope:
             found = lookup(promoted, self.scope, self.key, parameter)
             return Lookup(_text(found), found.is_present)
@@ -80,16 +82,21 @@ def parse_group_key(text: str, parameter: str = "by", others: Collection[str] = 
 
     `parameter`: name of the parameter with the text, and `others`: its other values, for errors.
     """
-    if text in FIELDS:
-        return GroupKey(FIELDS[text])
+    return (
+        GroupKey(FIELDS[text]) if text in FIELDS else parse_attribute_key(text, parameter, (*others, *FIELDS))
+    )
+
+
+def parse_attribute_key(text: str, field: str, fields: Collection[str] = ()) -> GroupKey:
+    """Parse an attribute. `field`: the parameter in errors; `fields`: what it accepts beside attributes."""
     scope, _, key = text.partition(".")
     # A span has many events and links, so it would be in several groups.
     if not key or scope in _MULTIPLE or len(text) > _CHARACTERS_MAX or "\0" in text:
-        known = (*others, *FIELDS)
-        hint = f"{meant(text.lower(), known)} ".lstrip()
+        hint = f"{meant(text.lower(), tuple(fields))} ".lstrip()
+        expected = ", ".join([*fields, "an attribute with a dot such as http.route"])
         raise MalformedBody(
-            f"{parameter}: {hint}expected {', '.join(known)}, an attribute with a dot such as http.route, "
+            f"{field}: {hint}expected {expected}, "
             f"span.KEY, resource.KEY or scope.KEY, of at most {_CHARACTERS_MAX} characters",
-            field=parameter,
+            field=field,
         )
     return GroupKey("", _SCOPES[scope], key) if scope in _SCOPES else GroupKey("", "", text)

@@ -24,6 +24,8 @@ NAMES_MAX = 100_000
 """Maximum number of lines of a list of services, operations, attributes or values."""
 LATENCY_DEFAULT = 10_000
 """Default number of lines of a latency distribution: each has a time and a duration."""
+CHART_DEFAULT = 20_000
+"""Default number of lines of a chart: each has a group and an interval."""
 ARRIVALS_MAX = 5_000
 """Maximum number of spans that were received last."""
 GROUP_MEMORY_BYTES_MAX = 512 << 20

@@ -18,12 +18,18 @@ LENGTH: Final[Schema] = {"type": "string", "pattern": f"^{AGE_PATTERN}$", "examp
 TIME: Final[Schema] = {
     "type": "string",
     "anyOf": [
-        {"pattern": f"^{AGE_PATTERN}$", "title": "age"},
+        {"pattern": f"^-?{AGE_PATTERN}$", "title": "age"},
         {"format": "date-time", "title": "instant, UTC unless it has an offset"},
         {"format": "date", "title": "start of a day in UTC"},
     ],
     "examples": ["24h", "2026-01-31T10:00:00Z"],
 }
+BEGIN: Final[Schema] = {
+    **TIME,
+    "anyOf": [*TIME["anyOf"], {"pattern": r"^.+\.\.", "title": "begin..end, each an age or an instant"}],
+    "examples": [*TIME["examples"], "-3h..-1h"],
+}
+"""The start of a time range, or both of its ends."""
 TRACE_ID: Final[Schema] = {"type": "string", "pattern": "^[0-9A-Fa-f-]{32,36}$"}
 
 

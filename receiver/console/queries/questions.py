@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from receiver.console.queries import arrivals, attributes, deployment_events, names
-from receiver.console.queries.aggregates import latency, red, requests
+from receiver.console.queries.aggregates import chart, latency, red, requests
 from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
 from receiver.console.queries.comparison import compare
 from receiver.console.queries.comparison.deployments import DeploymentRow, deployments
@@ -20,6 +20,7 @@ from receiver.console.queries.comparison.shifts import (
 from receiver.console.queries.error_groups import ErrorRow, error_groups
 from receiver.console.queries.limits import (
     ARRIVALS_MAX,
+    CHART_DEFAULT,
     LATENCY_DEFAULT,
     SPANS_DEFAULT,
     SPANS_MAX,
@@ -170,6 +171,22 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
             "trace-drain red --by http.route --filter service=web --since 24h",
             "trace-drain red --by deployment --every 5m       # over time",
             "trace-drain red --by db.system.name --spans all  # calls to databases",
+        ),
+    ),
+    "chart": Question(
+        summary=SENTENCES["chart"],
+        row=chart.ChartRow,
+        ask=chart.chart,
+        noun="line",
+        parameters=chart.PARAMETERS,
+        parse_own=chart.parse_own,
+        has_filter=True,
+        limit_default=CHART_DEFAULT,
+        hint_if_empty=requests.HINT,
+        examples=(
+            "trace-drain chart --measure p95 --by http.route,deployment --since 7d",
+            "trace-drain chart --measure error_rate --by deployment --filter service=checkout",
+            "trace-drain chart --measure avg:span.retries --every 5m --spans all --format json",
         ),
     ),
     "latency": Question(

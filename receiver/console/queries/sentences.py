@@ -19,6 +19,9 @@ SENTENCES: Final[Mapping[str, str]] = {
         "List the calls between services, with errors and percentiles of the duration of each edge."
     ),
     "red": "Print rate, errors and durations of requests by service or another field or attribute.",
+    "chart": (
+        "Print a measure of requests by up to two fields or attributes: the largest groups and the rest."
+    ),
     "latency": "Print how the durations of requests are distributed over time, as a heatmap.",
     "errors": "List the errors by service, type and message, with placeholders for numbers and ids.",
     "deployments": "List the deployments that sent spans, the newest first.",

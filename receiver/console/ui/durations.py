@@ -16,6 +16,7 @@ async def durations(view: View, text: str, selection: str = "") -> Context:
     heat = heatmap(answer.rows, timeline, view) if answer.rows else None
     return {
         "text": text,
+        "rows": answer.rows,
         "heatmap": heat,
         "chart": Chart(heat, view, text, selection).drawn() if heat else None,
         "is_cut": answer.is_cut,

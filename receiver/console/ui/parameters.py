@@ -12,9 +12,11 @@ from multidict import MultiDict
 
 from receiver.console.queries.question import reject_unknown_parameters
 
-FRAME: Final = ("since", "until", "project", "deployment")
+FRAME: Final = ("since", "until", "refresh", "project", "deployment")
 """Parameters of every page: the links of the frame keep them."""
 FILTER: Final = "filter"
+CHART: Final = ("measure", "by", "top", "draw")
+"""Parameters of the chart of the search page, which its links keep."""
 _FILTER_IN_OLD_LINKS: Final = "q"
 
 

@@ -37,8 +37,8 @@ from receiver.console.ui.pages.trace_views import MARKS, group_key_of, marked
 from receiver.console.ui.parameters import FILTER, checked_parameters
 from receiver.console.ui.static import HEADERS as STATIC_HEADERS
 from receiver.console.ui.static import PREFIX, static_files
-from receiver.console.ui.templating import environment, render
-from receiver.console.ui.view import View
+from receiver.console.ui.templating import environment, render, sentence
+from receiver.console.ui.view import RANGE_PARAMETERS, REFRESHES, View
 from receiver.console.ui.views.urls import PATHS
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.http.media_types import JSON
@@ -119,7 +119,7 @@ class Site:
         if request.method == hdrs.METH_HEAD:
             return document(HTTPStatus.OK, "")
         try:
-            view = self._view(request, checked_parameters(query, page.parameters))
+            view = self._view_with_range(request, checked_parameters(query, page.parameters))
             if page.redirect is not None and (url := await page.redirect(view)):
                 return go_to(url)
         except MalformedBody as error:
@@ -135,8 +135,10 @@ class Site:
             frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
-                return document(status, frame + rest)
+                return document(HTTPStatus.BAD_REQUEST if view.range_error else status, frame + rest)
             response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
+            if view.range_error:
+                response.set_status(HTTPStatus.BAD_REQUEST)
             # Not compressed: a compressor would hold the frame back until the rest is ready.
             await response.prepare(request)
             await response.write(frame.encode())
@@ -200,6 +202,18 @@ class Site:
             facts=self._facts,
         )
 
+    def _view_with_range(self, request: web.Request, query: Mapping[str, str]) -> View:
+        """Return the view; with the default time range and the error of the range if that is not valid."""
+        try:
+            return self._view(request, query)
+        except MalformedBody as error:
+            if error.field not in RANGE_PARAMETERS:
+                raise
+            others = {name: value for name, value in query.items() if name not in RANGE_PARAMETERS}
+            view = self._view(request, others)
+            view.range_error, view.rejected_since = sentence(str(error)), query.get("since", "")
+            return view
+
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
         body = await self._source_for(request).outline(request.match_info["id"], _outline_of)
@@ -256,6 +270,8 @@ class Site:
     async def _frame(self, page: Page, view: View) -> str:
         state = await self._facts.state(view.now_s)
         context = {
+            "ranges": RANGES,
+            "refreshes": REFRESHES,
             "state": state,
             "choices": self._choices.of(view),
             "view_paths": PATHS,

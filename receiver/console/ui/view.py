@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from typing import Final
 from urllib.parse import quote, urlencode
 
 from receiver.console.api.access import Caller
@@ -16,13 +17,16 @@ from receiver.console.queries.filters.filter_values import quoted
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.long_texts import with_cut_texts
-from receiver.console.ui.parameters import FILTER
+from receiver.console.ui.parameters import CHART, FILTER
 from receiver.errors import MalformedBody
 from receiver.settings import Role
-from receiver.time_range import SINCE_DEFAULT, instant_text, parse_range
+from receiver.time_range import SINCE_DEFAULT, ends_of, instant_text, parse_range
 
 DEPLOYMENT_CHARS_MAX = 256
 """Maximum length of a deployment's id in a link."""
+REFRESHES: Final = {"": "off", "10s": "10 s", "1m": "1 min", "5m": "5 min"}
+"""How often a page reloads itself: parameter → label."""
+RANGE_PARAMETERS: Final = ("since", "until")
 
 
 class View:
@@ -44,8 +48,7 @@ class View:
         self.path = path
         self.parts = parts
         self.query = query
-        self.since = query.get("since", SINCE_DEFAULT)
-        self.until = query.get("until", "")
+        self.since, self.until = ends_of(query.get("since") or SINCE_DEFAULT, query.get("until", ""))
         self.now_s = now_s
         begin_s, end_s = parse_range(self.since, self.until).past_s(now_s)
         self.begin_s = begin_s
@@ -53,6 +56,10 @@ class View:
         self.end_s = end_s if self.until else float(math.ceil(now_s))
         self.source = source
         self.facts = facts
+        self.refresh = self.one_of("refresh", REFRESHES, "")
+        self.range_error = ""
+        """Error of the time range of the request, in place of which the page has the default range."""
+        self.rejected_since = ""
 
     def may(self, needed: Role) -> bool:
         """Return whether the caller has this role or a higher one."""
@@ -75,8 +82,9 @@ class View:
 
     @property
     def asked_range(self) -> dict[str, str]:
-        """Return the time range as parameters; an age of the request stays an age."""
-        return {"since": self.since, **({"until": self.until} if self.until else {})}
+        """Return the time range as parameters; an age stays an age. With the time to reload."""
+        optional = {"until": self.until, "refresh": self.refresh}
+        return {"since": self.since, **{name: value for name, value in optional.items() if value}}
 
     @property
     def now(self) -> str:
@@ -95,8 +103,8 @@ class View:
 
     @property
     def layout(self) -> dict[str, str]:
-        """Return the columns and the order of the traces of a search."""
-        names = ("columns", "sort") if self.path == "/search" else ()
+        """Return the columns, the order and the chart of a search."""
+        names = ("columns", "sort", *CHART) if self.path == "/search" else ()
         return {name: self.query[name] for name in names if self.query.get(name)}
 
     def one_of(self, name: str, values: Collection[str], default: str) -> str:
@@ -118,16 +126,12 @@ class View:
     def link(self, path: str, **parameters: str) -> str:
         """Return a URL with the page's project, deployment and time range, unless another range is given.
 
-        Another search has the columns and the order of this search.
+        Another search has the columns, the order and the chart of this search.
         """
         arguments = {name: value for name, value in parameters.items() if value}
-        query = {
-            **self.chosen,
-            **(self.layout if path == self.path else {}),
-            **arguments,
-            **self.times,
-            **arguments,
-        }
+        layout = self.layout if path == self.path else {}
+        query = {**self.chosen, **layout, **parameters, **self.times, **arguments}
+        query = {name: value for name, value in query.items() if value}
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
 
     def deployment_link(self, deployment: str, **times: str) -> str:
@@ -154,7 +158,7 @@ class View:
     @property
     def permalink(self) -> str:
         """Return the URL of this page with absolute times."""
-        return f"{quote(self.path)}?{urlencode({**self.query, **self.times}, quote_via=quote)}"
+        return self._with(refresh="", **self.times)
 
     def without(self, name: str) -> str:
         """Return the URL of this page without a parameter."""
@@ -162,14 +166,45 @@ class View:
 
     def changed(self, **parameters: str) -> str:
         """Return the URL of this page with absolute times and these parameters; removes empty ones."""
-        query = {**self.query, **parameters}
-        query = {key: value for key, value in query.items() if value or key not in parameters}
-        return f"{quote(self.path)}?{urlencode({**query, **self.times}, quote_via=quote)}"
+        return self._with(**{**self.times, **parameters})
+
+    @property
+    def without_chart(self) -> str:
+        """Return the URL of this page without a chosen chart."""
+        return self.changed(**dict.fromkeys(CHART, ""))
 
     def with_range(self, since: str) -> str:
         """Return the URL of this page for the time range from an age until now."""
-        others = {name: value for name, value in self.query.items() if name not in {"since", "until"}}
-        return f"{quote(self.path)}?{urlencode({**others, 'since': since}, quote_via=quote)}"
+        return self._with(since=since, until="")
+
+    def with_refresh(self, refresh: str) -> str:
+        """Return the URL of this page that reloads itself this often."""
+        return self._with(refresh=refresh)
+
+    @property
+    def earlier(self) -> str:
+        """Return the URL of this page for the range of the same length before this one."""
+        return self._between(self.begin_s - self.seconds, self.begin_s)
+
+    @property
+    def later(self) -> str:
+        """Return the URL of this page for the range after this one, up to now; empty if there is none."""
+        begin_s = min(self.end_s, self.now_s - self.seconds)
+        return self._between(begin_s, begin_s + self.seconds) if self.end_s < int(self.now_s) else ""
+
+    @property
+    def wider(self) -> str:
+        """Return the URL of this page for twice the range around its centre, but not after now."""
+        end_s = min(self.end_s + self.seconds / 2, max(self.end_s, self.now_s))
+        return self._between(end_s - 2 * self.seconds, end_s)
+
+    def _between(self, begin_s: float, end_s: float) -> str:
+        return self._with(since=instant(max(0.0, begin_s)), until=instant(end_s))
+
+    def _with(self, **changed: str) -> str:
+        """Return the URL of this page with changed parameters; empty: without it."""
+        query = {name: value for name, value in {**self.query, **changed}.items() if value}
+        return f"{quote(self.path)}?{urlencode(query, quote_via=quote)}"
 
     async def ask(self, name: str, **parameters: str) -> Answer:
         """Run a query over the time range of the page. Long texts of the result are cut."""

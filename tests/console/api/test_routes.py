@@ -17,7 +17,7 @@ from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.engine.store import Store
 from receiver.errors import Refused, StoreTrouble
 from receiver.store_process.writer_thread import StopSignal
-from receiver.time_range import parse_since
+from receiver.time_range import ends_of, parse_range, parse_since
 from receiver.writer.environment import Stopping
 from tests.support.api import Client, client_of
 from tests.support.cases import each_case
@@ -160,6 +160,30 @@ def test_age_is_parsed(text: str, seconds: int) -> None:
 def test_invalid_age_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="since"):
         parse_since(text)
+
+
+@each_case(
+    ("since", "until", "ends"),
+    [
+        ("-3h..-1h", "", ("3h", "1h")),
+        ("3h .. 1h", "", ("3h", "1h")),
+        ("-3h", "-1h", ("3h", "1h")),
+        ("-3h..now", "", ("3h", "")),
+        ("-3h..", "", ("3h", "")),
+        ("2026-01-31..2026-02-01", "", ("2026-01-31", "2026-02-01")),
+    ],
+)
+def test_range_may_be_one_text(since: str, until: str, ends: tuple[str, str]) -> None:
+    assert ends_of(since, until) == ends
+    assert parse_range(since, until) == parse_range(*ends)
+
+
+@each_case(
+    ("since", "until"), [("-1h..-3h", ""), ("..-1h", ""), ("3h..2h", "1h"), ("3h..2h..1h", ""), ("--3h", "")]
+)
+def test_invalid_range_is_refused(since: str, until: str) -> None:
+    with pytest.raises(Refused):
+        parse_range(since, until)
 
 
 def test_trace_id_is_normalized() -> None:

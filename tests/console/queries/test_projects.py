@@ -125,6 +125,11 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
         for by in ("project", "operation", "deployment", "http.route", "resource.host.name")
         for every in ({}, {"every": "1h"})
     ),
+    "/api/v1/chart": (
+        Call({**TIMES, "by": "http.route,project", "spans": "all", "measure": "p95", "every": "1h"}),
+        Call({**TIMES, "by": "deployment", "top": "1"}, has_texts=False),
+        Call({**TIMES, "by": "resource.host.name", "measure": "sum:span.common"}),
+    ),
     "/api/v1/latency": (Call(TIMES, has_texts=False),),
     "/api/v1/errors": (_SINCE,),
     "/api/v1/deployments": (_SINCE,),

@@ -28,6 +28,7 @@ CALLS = [
     ("service-map", {}),
     ("red", {}),
     ("red", {"by": "http.route", "every": "5m", "spans": "all"}),
+    ("chart", {"by": "service,http.route", "measure": "p95", "every": "5m"}),
     ("latency", {}),
     ("errors", {}),
     ("deployments", {}),

@@ -13,6 +13,7 @@ import pytest
 
 from receiver.console.queries.rollup.derivation import derive
 from receiver.engine.store import Parameters, Store
+from tests.console.queries.test_chart import approximately, expected_lines
 from tests.console.queries.test_red import (
     COLUMNS,
     by_operation,
@@ -133,6 +134,23 @@ def test_red_of_a_rollup_agrees_with_plain_python(  # noqa: PLR0913, PLR0917 - f
     has_deployment, has_operation = by == "deployment", by == "operation" or "name" in text
     is_raw = has_deployment and (has_operation or counted == "all")
     assert ["FROM otel_red" in statement for statement in statements] == [not is_raw]
+
+
+@each_case("measure", ["errors", "rate", "p95", "max"])
+@each_case("by", [[], ["service"], ["project", "kind"], ["deployment", "operation"]])
+def test_chart_of_a_rollup_agrees_with_plain_python(
+    derived: Store, spans: Sequence[Span], statements: list[str], by: list[str], measure: str
+) -> None:
+    statements.clear()
+    own = {"by": ",".join(by), "measure": measure, "top": "3", "every": "6h"}
+
+    lines = whole(derived, "chart", **own, since=SINCE)
+
+    counted = within(spans, "requests", lambda _span: True)
+    expected = expected_lines(counted, by, measure, 3, 6 * HOUR_S, SINCE_S)
+    tolerance = HALF_BUCKET if measure == "p95" else 1e-9
+    assert lines == approximately(expected, tolerance + 1e-9)
+    assert ["FROM otel_red" in statement for statement in statements] == ["operation" not in by]
 
 
 @each_case(

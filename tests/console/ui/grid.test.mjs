@@ -43,3 +43,11 @@ test("the time range stays within the page's, and the slowest row has no end", (
     selection: "duration>=4ms",
   });
 });
+
+test("a chart without durations has a row, and selects a time range only", () => {
+  const times = { ...grid, bounds: null };
+  const cells = cellsBetween(times, [35, 2], [55, 29]);
+  assert.deepEqual(cells, { columns: [1, 3], rows: [0, 0] });
+  assert.deepEqual(rectangleOf(times, cells), { x: 30, y: 0, width: 30, height: 30 });
+  assert.deepEqual(parametersOf(times, cells), { since: "2027-01-15T08:01:00.000Z", until: "2027-01-15T08:04:00.000Z" });
+});

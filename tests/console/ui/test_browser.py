@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -330,3 +331,55 @@ async def test_link_of_another_site_opens_the_page_in_the_session_of_the_user(
 
     assert "since=" in visitor.url
     assert LOGIN not in visitor.url
+
+
+async def test_dragging_in_a_chart_over_time_zooms_into_the_times(shop: Client, page: Page) -> None:
+    await page.goto(url_of(shop, "/services", service="web"))
+    box = await page.locator("svg.over-time").first.bounding_box()
+    assert box is not None
+
+    await page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 60, steps=4)
+    await page.mouse.up()
+    await page.wait_for_url(lambda url: query_of(url)["since"] > TIMES["since"])
+
+    query = query_of(page.url)
+    assert query["until"] < TIMES["until"]
+    assert set(query) == {"service", "since", "until"}
+
+
+async def test_form_of_two_times_takes_them_in_the_time_zone_of_the_reader(shop: Client, page: Page) -> None:
+    await page.goto(url_of(shop, "/errors"))
+    offset_min = await page.evaluate("new Date().getTimezoneOffset()")
+    await page.locator("#ranges summary").click()
+    await page.get_by_label("Time zone").select_option("local")
+    began = datetime.fromisoformat(TIMES["since"]) - timedelta(minutes=offset_min)
+
+    shown = await page.get_by_label("from", exact=True).input_value()
+    assert datetime.fromisoformat(f"{shown}Z") == began
+    await page.locator("#absolute button").click()
+    await page.wait_for_url("**until=**")
+
+    assert query_of(page.url) == TIMES
+
+
+async def test_page_reloads_itself_and_keeps_focus_and_position_unless_a_menu_is_open(
+    shop: Client, page: Page
+) -> None:
+    await page.clock.install()
+    await page.set_viewport_size({"width": 1280, "height": 300})
+    await page.goto(url_of(shop, "/services", service="web", refresh="10s"))
+    row = page.locator("tbody th a").first
+    await row.evaluate("(link) => { window.isOld = true; link.focus(); scrollTo(0, 300); }")
+    text = await row.inner_text()
+
+    await page.locator("#ranges").evaluate("(menu) => (menu.open = true)")
+    await page.clock.run_for(15_000)
+    assert await page.evaluate("window.isOld") is True
+    await page.locator("#ranges").evaluate("(menu) => (menu.open = false)")
+    async with page.expect_navigation():
+        await page.clock.run_for(2_000)
+
+    assert await page.evaluate("document.activeElement.textContent") == text
+    assert await page.evaluate("scrollY") == 300

@@ -112,9 +112,10 @@ async def test_frame_has_a_form_that_keeps_the_other_parameters(start_site: Star
     answer = await client.get("/errors", params=query)
 
     page = Document(await answer.text())
-    hidden = {each["name"]: each["value"] for each in page.all("input") if each["type"] == "hidden"}
+    hidden = {each["name"]: each["value"] for each in page.all("input") if each.get("type") == "hidden"}
     assert [each["value"] for each in page.all("option") if "selected" in each] == ["prj_1"]
-    assert hidden == {"filter": "status=error", "since": "6h"}
+    # The form of the time range keeps the project.
+    assert hidden == {"filter": "status=error", "since": "6h", "project": "prj_1"}
     assert [each["name"] for each in page.all("select")] == ["project", "deployment"]
 
 

@@ -22,7 +22,15 @@ class TwoDeployments(FakeSource):
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         times = {"first_seen": query["since"], "last_seen": query["until"]}
         percentiles = {"p50_ms": 1.0, "p95_ms": 2.0, "p99_ms": 3.0}
-        row = {"spans": 9, "errors": 0, "error_rate": 0.0, "project": "prj_1", **percentiles, **times}
+        row = {
+            "spans": 9,
+            "errors": 0,
+            "error_rate": 0.0,
+            "rate_per_s": 1.0,
+            "project": "prj_1",
+            **percentiles,
+            **times,
+        }
         if name == "compare":
             if not self.compared["verdict"] or (query["a"], query["b"]) != ("a", "b"):
                 raise MalformedBody("no span in the time range is of this deployment", field="a")

@@ -157,6 +157,7 @@ class RowsOfAProject(FakeSource):
             "spans": 1,
             "errors": 0,
             "error_rate": 0.0,
+            "rate_per_s": 1.0,
         }
         durations = {"p50_ms": 1.0, "p95_ms": 2.0, "p99_ms": 3.0}
         rows = {"tail": [row_of("GET /")], "deployments": [seen], "red": [{**counted, **durations}]}

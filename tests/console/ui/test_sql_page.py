@@ -318,8 +318,8 @@ def test_lines_are_in_the_order_of_time_and_at_their_times() -> None:
     chart = result_chart(answer_of(["DateTime", "UInt8"], *rows))
 
     assert chart is not None
-    # A tenth of the width from 2 to 718; 4 is at the top, 0 at the bottom.
-    assert 'd="M2 158L73.6 2L718 2"' in str(chart.lines)
+    # A tenth of the width between both ends; 4 is at the top, 0 at the bottom.
+    assert 'd="M166.67 158L210.93 2L609.33 2"' in str(chart.lines)
     assert "2026-01-01 00:00:10" in str(chart.lines)
 
 

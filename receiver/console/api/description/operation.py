@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from receiver.console.queries.page_cursor import CURSOR_CHARS_MAX
-from receiver.console.queries.parameter_types import TIME, TRACE_ID, whole_number, with_default
+from receiver.console.queries.parameter_types import BEGIN, TIME, TRACE_ID, whole_number, with_default
 from receiver.console.queries.question import Parameter, Question
 from receiver.http.media_types import JSON
 from receiver.time_range import SINCE_DEFAULT
@@ -47,7 +47,7 @@ class Operation(NamedTuple):
 
 def since(default: str = SINCE_DEFAULT) -> Parameter:
     """Return the parameter for the start of the time range."""
-    return Parameter("since", f"start of the time range: {_TIME_TEXT}", schema=with_default(TIME, default))
+    return Parameter("since", f"start of the time range: {_TIME_TEXT}", schema=with_default(BEGIN, default))
 
 
 def question_parameters(question: Question[Any]) -> Iterator[Parameter]:

@@ -13,24 +13,24 @@ from receiver.console.queries.aggregates.red_measures import (
     OF_SPANS,
     PERCENTILES,
 )
-from receiver.console.queries.aggregates.red_source import Wanted
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
-from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
+from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, rollup_of
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
     BUCKET_S_OF_HOUR,
     COMPLETE,
+    SECONDS_OF_BUCKET,
+    SECONDS_OF_RANGE,
     START,
     parse_every,
 )
-from receiver.console.queries.filters.close_keys import close_keys
-from receiver.console.queries.filters.filter import Attribute, Comparison, Exists, HasSpan, Intrinsic, terms
-from receiver.console.queries.group_key import FIELDS, GroupKey, parse_group_key
+from receiver.console.queries.filters.close_keys import close_group_keys
+from receiver.console.queries.group_key import GroupKey, parse_group_key
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
 from receiver.console.queries.question import Asked, Parameter
-from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, IS_REQUEST, OPERATIONS
-from receiver.console.queries.selection import Selection, selection
+from receiver.console.queries.rollup.tables import IS_REQUEST
+from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import Sql, compose, joined
 from receiver.engine.store import Store
 from receiver.time_range import TimeRange
@@ -80,12 +80,6 @@ ORDER BY group_spans DESC, group, bucket_s
 LIMIT {limit:UInt64}
 {settings}
 """
-_SECONDS_OF_BUCKET: Final = Sql(
-    "if(bucket_s >= {end_s:Float64}, toFloat64({every_s:Int64}), "
-    "least(toFloat64(bucket_s + {every_s:Int64}), {end_s:Float64}) "
-    "- greatest(toFloat64(bucket_s), {begin_s:Float64}))"
-)
-"""Seconds of a bucket that are in the time range. Buckets after now hold spans of a clock that is ahead."""
 _START: Final = compose("{start} AS start, {complete} AS complete,", start=START, complete=COMPLETE)
 
 
@@ -166,17 +160,9 @@ def red(
         ),
         parameters,
     )
-    lines = rollup_lines(store, statement, _wanted(asked, selected, now_s))
-    return LimitedLines(within_time(lines), asked.limit, lambda: _close_keys(store, asked, now_s))
-
-
-def _close_keys(store: Store, asked: Asked[RedParameters], now_s: float) -> list[str]:
-    """Return stored attributes with keys similar to the group key, if no span has that key."""
-    group = asked.own.group
-    if group.column:
-        return []
-    return close_keys(
-        store, HasSpan(Exists(Attribute(group.scope, group.key))), asked.range.parameters(now_s)
+    lines = rollup_lines(store, statement, rollup_of(asked, (group,), counted, every_s, selected, now_s))
+    return LimitedLines(
+        within_time(lines), asked.limit, lambda: close_group_keys(store, (group,), asked.range, now_s)
     )
 
 
@@ -185,7 +171,7 @@ def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql
     return compose(
         _RED,
         start=_START if bucket_s else Sql(""),
-        seconds=_SECONDS_OF_BUCKET if bucket_s else Sql("({end_s:Float64} - {begin_s:Float64})"),
+        seconds=SECONDS_OF_BUCKET if bucket_s else SECONDS_OF_RANGE,
         group=group,
         group_spans=Sql("sum(spans) OVER (PARTITION BY group)") if bucket_s else Sql("spans"),
         bucket_s=bucket_s or Sql("toInt64(0)"),
@@ -193,28 +179,3 @@ def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql
         percentiles=percentiles,
         source=source,
     )
-
-
-def _wanted(asked: Asked[RedParameters], selected: Selection, now_s: float) -> Wanted | None:
-    """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
-    group, counted, every_s = asked.own
-    columns = {group.column, *(_column_of(term) for term in terms(asked.filter))}
-    of_requests = counted == IS_REQUEST
-    if every_s % HOUR_S:
-        return None
-    if of_requests and columns <= {*DEPLOYMENTS.keys}:
-        rollup, condition = DEPLOYMENTS, selected.condition
-    elif columns <= {*OPERATIONS.keys}:
-        rollup, condition = OPERATIONS, selected.condition
-        if of_requests:
-            condition = compose("({filter}) AND IsRequest", filter=condition)
-    else:
-        return None
-    by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
-    wanted = Wanted(rollup=rollup, condition=condition, parameters=selected.parameters, by_hour=by_hour)
-    return wanted_in(asked.range, now_s, wanted)
-
-
-def _column_of(term: Comparison | Exists) -> str:
-    """Return the column that a comparison reads; empty if it reads another one than fields of groups."""
-    return FIELDS.get(term.field.name, "") if isinstance(term.field, Intrinsic) else ""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
-from receiver.engine.sql_text import Sql
+from receiver.console.queries.filters.filter import Comparison, Exists, Intrinsic, terms
+from receiver.console.queries.group_key import FIELDS, GroupKey
+from receiver.console.queries.question import Asked
+from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, IS_REQUEST, OPERATIONS
+from receiver.console.queries.selection import Selection
+from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
@@ -50,6 +55,37 @@ def wanted_in(time_range: TimeRange, now_s: float, wanted: Wanted) -> Wanted | N
         return None
     from_ns, to_ns = time_range.bounds_ns(now_s)
     return wanted._replace(from_ns=from_ns, to_ns=to_ns)
+
+
+def rollup_of(  # noqa: PLR0913, PLR0917 - what a query groups and selects
+    asked: Asked[Any],
+    groups: Sequence[GroupKey],
+    counted: Sql,
+    every_s: int,
+    selected: Selection,
+    now_s: float,
+) -> Wanted | None:
+    """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
+    columns = {*(group.column for group in groups), *(_column_of(term) for term in terms(asked.filter))}
+    of_requests = counted == IS_REQUEST
+    if every_s % HOUR_S:
+        return None
+    if of_requests and columns <= {*DEPLOYMENTS.keys}:
+        rollup, condition = DEPLOYMENTS, selected.condition
+    elif columns <= {*OPERATIONS.keys}:
+        rollup, condition = OPERATIONS, selected.condition
+        if of_requests:
+            condition = compose("({filter}) AND IsRequest", filter=condition)
+    else:
+        return None
+    by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
+    wanted = Wanted(rollup=rollup, condition=condition, parameters=selected.parameters, by_hour=by_hour)
+    return wanted_in(asked.range, now_s, wanted)
+
+
+def _column_of(term: Comparison | Exists) -> str:
+    """Return the column that a comparison reads; empty if it reads another one than fields of groups."""
+    return FIELDS.get(term.field.name, "") if isinstance(term.field, Intrinsic) else ""
 
 
 def rollup_lines(store: Store, statement: Statement, wanted: Wanted | None) -> Iterator[bytes]:

@@ -32,6 +32,14 @@ COMPLETE: Final = Sql(
 )
 """Expression for whether the whole bucket `bucket_s` is in the time range, and in the past."""
 
+SECONDS_OF_BUCKET: Final = Sql(
+    "if(bucket_s >= {end_s:Float64}, toFloat64({every_s:Int64}), "
+    "least(toFloat64(bucket_s + {every_s:Int64}), {end_s:Float64}) "
+    "- greatest(toFloat64(bucket_s), {begin_s:Float64}))"
+)
+"""Seconds of a bucket that are in the time range. Buckets after now hold spans of a clock that is ahead."""
+SECONDS_OF_RANGE: Final = Sql("({end_s:Float64} - {begin_s:Float64})")
+
 
 def parse_every(query: Mapping[str, str], time_range: TimeRange, now_s: float) -> int:
     """Parse the length of a bucket, such as `5m`, into seconds; 0 if it is omitted."""

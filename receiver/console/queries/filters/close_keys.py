@@ -5,14 +5,25 @@ Invariant: the cost is bounded. An error of the store gives no suggestions; the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from receiver.console.queries.filters.filter import Attribute, TraceFilter, spansets, terms
+from receiver.console.queries.filters.filter import (
+    And,
+    Attribute,
+    Exists,
+    HasSpan,
+    TraceFilter,
+    spansets,
+    terms,
+)
 from receiver.console.queries.filters.filter_values import attribute_text
+from receiver.console.queries.group_key import GroupKey
 from receiver.engine.sql_text import compose
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
+from receiver.time_range import TimeRange
 
 SPANS_MAX = 100_000
 """Maximum number of spans whose attributes are read."""
@@ -80,6 +91,14 @@ def close_keys(store: Store, tree: TraceFilter, range_parameters: Parameters) ->
     for attribute in list(wanted)[:ATTRIBUTES_MAX]:
         found |= dict.fromkeys(_close(attribute, present))
     return list(found)
+
+
+def close_group_keys(
+    store: Store, groups: Iterable[GroupKey], time_range: TimeRange, now_s: float
+) -> list[str]:
+    """Return stored attributes with keys similar to those group keys that no span has."""
+    keys = tuple(Exists(Attribute(group.scope, group.key)) for group in groups if not group.column)
+    return close_keys(store, HasSpan(And(keys)), time_range.parameters(now_s)) if keys else []
 
 
 def _close(attribute: Attribute, present: set[tuple[str, str]]) -> list[str]:

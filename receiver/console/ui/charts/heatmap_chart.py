@@ -59,7 +59,8 @@ class Chart:
             data_step=timeline.step_s,
             data_since=times["since"],
             data_until=times["until"],
-            data_bounds=self._heatmap.bounds,
+            # Other pages have no selection: a drag selects a time range.
+            data_bounds=self._heatmap.bounds if self._view.path == "/search" else "",
         )
 
     def _label(self, row: int) -> Markup:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from receiver.console.api.source import Row, SqlAnswer
 from receiver.console.queries.raw_sql.statement import Column
-from receiver.console.ui.charts.svg import Axes, Series, line_chart
+from receiver.console.ui.charts.svg import Axes, Series, Tick, Unit, line_chart
 from receiver.console.ui.numbers import parsed
 
 HUES: Final = (0, 3, 4, 5, 7, 6)
@@ -96,10 +96,9 @@ def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> Res
         Series(column.name, [row[column.name] for _, row in dated], f"hue{hue}", positions)
         for hue, column in zip(HUES, numbers, strict=False)
     ]
-    largest = max((value for line in series for value in line.values if value is not None), default=0)
     title = f"{', '.join(line.name for line in series)} by {first.name}"
-    axes = Axes(f"{largest:,.6g}", f"{begin:%Y-%m-%d %H:%M:%S}", f"{end:%Y-%m-%d %H:%M:%S}")
-    chart = line_chart(title, series, axes)
+    ticks = [Tick(0, f"{begin:%Y-%m-%d %H:%M:%S}"), Tick(len(dated), f"{end:%Y-%m-%d %H:%M:%S}")]
+    chart = line_chart(title, series, Axes(ticks, Unit("{:,.6g}".format)))
     return ResultChart(chart, [(line.name, line.kind) for line in series], (), len(numbers) - len(series))
 
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from receiver.console.api.source import Row
-from receiver.console.ui.charts.svg import Number
+from receiver.console.ui.charts.svg import Axes, Number, Tick, Unit
 from receiver.console.ui.numbers import parsed
-from receiver.console.ui.view import View
+from receiver.console.ui.view import View, instant
 
 INTERVALS_MAX = 60
 """Maximum number of intervals of a chart or sparkline."""
 _STEPS_S: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
 """Lengths of intervals, all round numbers."""
+_TICKS_MAX: Final = 7
+_DAY_S: Final = 86_400
 
 
 class Timeline:
     """The intervals of a time range, aligned to whole multiples of their length."""
 
     def __init__(self, view: View) -> None:
+        self._view = view
         self.step_s = next(
             (step for step in _STEPS_S if view.seconds / step <= INTERVALS_MAX), _days(view.seconds)
         )
@@ -61,6 +65,41 @@ class Timeline:
             rows_of_group[row["group"]].append(row)
         values = {group: self.values(group_rows, field) for group, group_rows in rows_of_group.items()}
         return defaultdict(lambda: [0.0] * self.count, values)
+
+    def bounds(self, index: int) -> dict[str, str]:
+        """Return the part of an interval that is in the time range, as parameters of a page."""
+        begin_s = self.begin_s + index * self.step_s
+        since_s = max(begin_s, self._view.begin_s)
+        return {"since": instant(since_s), "until": instant(min(begin_s + self.step_s, self._view.end_s))}
+
+    def links(self, filter_text: str) -> list[str]:
+        """Return for each interval the URL of its spans that match a filter."""
+        return [
+            self._view.link("/search", filter=filter_text, **self.bounds(index))
+            for index in range(self.count)
+        ]
+
+    def axes(self, unit: Unit) -> Axes:
+        """Return the axes of a chart of these intervals."""
+        data: dict[str, str | float] = {
+            "data_begin": self.begin_s,
+            "data_step": self.step_s,
+            "data_columns": self.count,
+            "data_since": self._view.times["since"],
+            "data_until": self._view.times["until"],
+            "data_bounds": "",
+        }
+        return Axes(list(self._ticks()), unit, data)
+
+    def _ticks(self) -> Iterable[Tick]:
+        length_s = self.count * self.step_s
+        every_s = next((step for step in _STEPS_S if length_s / step <= _TICKS_MAX), _days(8 * length_s))
+        form = "%m-%d" if every_s % _DAY_S == 0 else "%m-%d %H:%M" if length_s > _DAY_S else "%H:%M"
+        if every_s < 60:  # noqa: PLR2004 - a minute
+            form = "%H:%M:%S"
+        for at_s in range(-(-self.begin_s // every_s) * every_s, self.begin_s + length_s, every_s):
+            at = datetime.fromtimestamp(at_s, UTC)
+            yield Tick((at_s - self.begin_s) / self.step_s, at.strftime(form), at.isoformat())
 
 
 def _days(seconds: float) -> int:

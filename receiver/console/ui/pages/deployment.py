@@ -9,13 +9,13 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from markupsafe import Markup
-
 from receiver.console.api.source import Row
 from receiver.console.queries.deployment_events import KINDS
 from receiver.console.queries.filters.filter_values import attribute_text
-from receiver.console.ui.charts.svg import Axes, Marker, Series, line_chart
+from receiver.console.ui.charts.over_time import REQUESTS, NamedChart, red_charts
+from receiver.console.ui.charts.svg import Marker
 from receiver.console.ui.charts.timeline import Timeline
+from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.numbers import count, duration, parsed, percent
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.deployment_events import around_errors
@@ -49,7 +49,7 @@ async def build(view: View) -> Context:
         "project": project,
         "fetch": fetch,
         "verdict": _verdict(events, found.rows),
-        "chart": await _chart(view, deployment, events) if is_stored else None,
+        "charts": await _charts(view, deployment, events) if is_stored else (),
         "previous": await _previous(view, deployment, project) if found.rows else "",
         "kinds": {each: (len(rows), of_kind[each].is_cut) for each, rows in events.items()},
         "kind": kind,
@@ -106,33 +106,15 @@ def _verdict(events: dict[str, list[Row]], deployments: Sequence[Row]) -> str:
     return "; ".join(parts)
 
 
-async def _chart(view: View, deployment: str, events: dict[str, list[Row]]) -> Markup:
-    """Return requests and failed requests over time, with marks at changes of state, steps and errors."""
-    timeline = Timeline(view)
-    red = await view.ask(
-        "red", by="deployment", filter=term("deployment", deployment), every=timeline.every, limit="1000"
-    )
-    series = [
-        Series("requests", timeline.values(red.rows, "spans"), incomplete=timeline.incomplete),
-        Series(
-            "failed requests", timeline.values(red.rows, "errors"), "error", incomplete=timeline.incomplete
-        ),
-    ]
-    largest = max(value or 0 for value in series[0].values)
+async def _charts(view: View, deployment: str, events: dict[str, list[Row]]) -> list[NamedChart]:
+    """Return charts of the requests, with marks at changes of state, steps of the build and its errors."""
+    timeline, text = Timeline(view), term("deployment", deployment)
+    red = await view.ask("red", by="deployment", filter=text, every=timeline.every, limit="1000")
     failed = [row for row in events["build"] if row["is_error"]]
-    # Without failed requests, which have a line of their own.
+    # Without failed requests, which have a chart of their own.
     marked = [*events["state"], *_steps(events["build"]), *failed][:MARKERS_MAX]
-    markers = [
-        Marker(
-            min(max(timeline.position(row["time"]), 0), timeline.count - 1), f"{row['time']} {_label(row)}"
-        )
-        for row in marked
-    ]
-    first, last = view.times["since"], view.times["until"]
-    axes = Axes(
-        f"{count(largest)} in {timeline.every}", f"{parsed(first):%m-%d %H:%M}", f"{parsed(last):%m-%d %H:%M}"
-    )
-    return line_chart(f"Requests and failed requests of {deployment}", series, axes, markers)
+    markers = [Marker(timeline.position(row["time"]), f"{row['time']} {_label(row)}") for row in marked]
+    return red_charts(view, red.rows, markers, all_of(text, REQUESTS))
 
 
 def _label(row: Row) -> str:

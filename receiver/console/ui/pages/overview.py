@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from receiver.console.api.source import Row
+from receiver.console.ui.charts.over_time import REQUESTS, markers_of, red_charts
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
@@ -49,6 +50,9 @@ async def build(view: View) -> Context:
         "deployments": of_project,
         "verdicts": verdicts,
         "worse": {name: comparison for name, comparison in verdicts.items() if _is_worse(comparison)},
+        "charts": red_charts(
+            view, over_time.rows, markers_of(view, deployments.rows), all_of(view.filter_text, REQUESTS)
+        ),
         "traffic": timeline.values_by_group(over_time.rows, "spans"),
         "incomplete": timeline.incomplete,
         "is_cut": projects.is_cut or over_time.is_cut,

@@ -12,6 +12,7 @@ from receiver.console.ui.page import Context
 from receiver.console.ui.pages.columns import addable, added, attributes_of, columns_of, names_of
 from receiver.console.ui.pages.differences import check, differences
 from receiver.console.ui.pages.facets import KEYS, facets
+from receiver.console.ui.pages.search_chart import search_chart
 from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
@@ -76,10 +77,12 @@ async def record_url(view: View) -> str:
 
 async def _spans(view: View, text: str, selection: str) -> Context:
     """Return the facets and the heatmap of the spans that match a filter, with and without the selection."""
+    found = await durations(view, text, selection)
     return {
         "found": await facets(view, text),
         "offered": KEYS,
-        "durations": await durations(view, text, selection),
+        "durations": found,
+        "chart": await search_chart(view, text, selection, found["rows"]),
     }
 
 

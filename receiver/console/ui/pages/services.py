@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from receiver.console.api.source import Row
+from receiver.console.ui.charts.over_time import REQUESTS, NamedChart, deployment_markers, red_charts
 from receiver.console.ui.charts.svg import Number
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.durations import durations
@@ -78,11 +80,23 @@ async def _service(view: View) -> Context:
         "chosen": text,
         "summary": rows[0] if rows else None,
         # All spans of a service would hide the durations of its requests.
-        "durations": await durations(view, text if operation else all_of(text, _REQUESTS)),
+        "durations": await durations(view, text if operation else all_of(text, REQUESTS)),
         "errors": [{**row, "filter": all_of(text, group_filter(row))} for row in errors.rows],
         "are_errors_cut": errors.is_cut,
         "operations": operations,
+        "charts": await _charts(view, red, text) if rows else (),
     }
+
+
+async def _charts(view: View, red: dict[str, str], text: str) -> list[NamedChart]:
+    """Return charts of the spans that the parameters of the query `red` count."""
+    filters = view.filter(text)
+    over_time, markers = await asyncio.gather(
+        view.ask("red", **red, filter=filters, every=Timeline(view).every, limit=str(ROWS_MAX)),
+        deployment_markers(view, filters),
+    )
+    behind = text if "spans" in red else all_of(text, REQUESTS)
+    return red_charts(view, over_time.rows, markers, behind)
 
 
 async def _measured(

@@ -27,7 +27,7 @@ from receiver.console.ui.pages import (
     trace_views,
     views,
 )
-from receiver.console.ui.parameters import FILTER
+from receiver.console.ui.parameters import CHART, FILTER
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o", parameters=(FILTER,)),
@@ -38,7 +38,7 @@ _ALL: Final = (
         "Which traces?",
         search.build,
         "s",
-        parameters=(FILTER, "selection", "sort", "columns", "facet", "add"),
+        parameters=(FILTER, "selection", "sort", "columns", "facet", "add", *CHART),
         has_filter_form=True,
         redirect=search.record_url,
     ),

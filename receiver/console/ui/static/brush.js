@@ -1,4 +1,5 @@
-// Selection of a rectangle in the heatmap by dragging. A click on a cell follows the cell's link.
+// Selection by dragging: a time range in a chart over time, and a rectangle in a heatmap with durations.
+// A click on a link of the chart follows the link.
 
 import { cellsBetween, parametersOf, rectangleOf } from "./grid.js";
 
@@ -7,7 +8,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 function gridOf(chart) {
   const { since, until, bounds, ...numbers } = chart.dataset;
-  const grid = { since, until, bounds: bounds.split(" ") };
+  const grid = { since, until, bounds: bounds ? bounds.split(" ") : null };
   for (const [name, text] of Object.entries(numbers)) grid[name] = Number(text);
   return grid;
 }
@@ -57,5 +58,4 @@ function watch(chart) {
   chart.addEventListener("dragstart", (event) => event.preventDefault());
 }
 
-const chart = document.getElementById("heatmap");
-if (chart) watch(chart);
+document.querySelectorAll("svg[data-step]").forEach(watch);

@@ -37,19 +37,20 @@ function nextTheme() {
 
 const pad = (number, width = 2) => String(number).padStart(width, "0");
 
-// The local time in the form that the server chose for UTC, which begins with a year or with a month.
+// The local time in the form that the server chose for UTC, which begins with a year, a month or an hour.
 function localText(element) {
-  const at = new Date(element.dateTime);
+  const at = new Date(element.dateTime ?? element.dataset.time);
   const utc = element.dataset.utc;
   const day = `${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
-  const date = /^\d{4}-/.test(utc) ? `${at.getFullYear()}-${day}` : day;
+  const date = /^\d\d:/.test(utc) ? "" : /^\d{4}-/.test(utc) ? `${at.getFullYear()}-${day}` : day;
+  if (!utc.includes(":")) return date;
   const seconds = /:\d\d:\d\d/.test(utc) ? `:${pad(at.getSeconds())}` : "";
   const fraction = /\.\d{3}$/.test(utc) ? `.${pad(at.getMilliseconds(), 3)}` : "";
-  return `${date} ${pad(at.getHours())}:${pad(at.getMinutes())}${seconds}${fraction}`;
+  return `${date} ${pad(at.getHours())}:${pad(at.getMinutes())}${seconds}${fraction}`.trim();
 }
 
 function applyZone(zone) {
-  for (const element of document.querySelectorAll("time[datetime]")) {
+  for (const element of document.querySelectorAll("time[datetime], text[data-time]")) {
     element.dataset.utc ??= element.textContent;
     element.textContent = zone === "local" ? localText(element) : element.dataset.utc;
   }
