@@ -16,8 +16,12 @@ from receiver.console.queries.attributes import attributes
 from receiver.console.queries.projects import TABLES, table_filters
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.tables import SLOTS
+from receiver.console.queries.span_metrics.series import SpanCounts
+from receiver.console.queries.span_metrics.statement import requests_of
 from receiver.engine.store import COMPANION, Store
+from receiver.model import SegmentId
 from receiver.platform.deployment_events.event_table import store_events
+from receiver.reports import RecordedSegment
 from receiver.settings import Access, Proxy, User
 from receiver.time_range import TimeRange
 from tests.support import two_projects
@@ -52,7 +56,10 @@ def deployment_events(store: Store) -> None:
 
 @pytest.fixture
 async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
-    async with receiver_with(tmp_path, ACCESS, store=store) as client:
+    segment = RecordedSegment(SegmentId(0, 0), (0, 2 * NOW_S * 1_000), None, 0)
+    counts = SpanCounts(0.0)
+    counts.add(requests_of(store, [segment]).groups, 2_000, NOW_S)
+    async with receiver_with(tmp_path, ACCESS, store=store, span_counts=counts) as client:
         yield client
 
 
@@ -129,6 +136,11 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
         Call({**TIMES, "format": "parquet"}, has_texts=False),
     ),
     "/api/v1/counts": (Call({**TIMES, "trace_id": "00"}, has_texts=False),),
+    "/api/v1/metrics/spans": (
+        Call(),
+        Call(headers={"Accept": "application/openmetrics-text"}),
+        Call(headers={"Accept": "application/vnd.google.protobuf"}),
+    ),
     "/": (_SINCE,),
     "/search": (
         _SINCE,
