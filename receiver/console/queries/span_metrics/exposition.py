@@ -207,7 +207,13 @@ def _sint(field: int, value: int) -> bytes:
     return _uint(field, value << 1 if value >= 0 else (-value << 1) - 1)
 
 
+_SMALL: Final = tuple(bytes([value]) for value in range(128))
+
+
 def _varint(value: int) -> bytes:
+    # Most numbers are tags, lengths and small counts.
+    if value < len(_SMALL):
+        return _SMALL[value]
     encoded = bytearray()
     while value >> 7:
         encoded.append(value & 0x7F | 0x80)
