@@ -89,7 +89,7 @@ SECTIONS = {
     "parameters": r"(ledger/|time_range|console/(api/(?!sql)|queries/(?!raw_sql)|ui/)).* MalformedBody:"
     r"|.* NoSuchDeployment:|ledger/query\.py",
     "query-limits": r".* LimitExceeded:",
-    "tools": r"console/tools/(common|jaeger/|tempo/)",
+    "tools": r"console/tools/(common|jaeger/|prometheus|tempo/)",
     "mcp": r"console/tools/mcp/",
     "clickhouse": r"console/(tools/clickhouse_http/|queries/raw_sql/native)",
     "store": r"(engine/|errors\.py|console/api/problems\.py ApiProblem status)",

@@ -16,7 +16,7 @@ from receiver.config.load import Loaded
 from receiver.engine.store import Store
 from receiver.http.listener import Ports
 from receiver.metrics import Metrics
-from receiver.reports import DeadLetterOperations, LedgerQueries, WriterProgress
+from receiver.reports import DeadLetterOperations, LedgerQueries, RecordedLog, WriterProgress
 from receiver.settings import Settings
 
 
@@ -42,6 +42,8 @@ class StoreParts:
     """Returns whether the tables are known to be up to date."""
     keeps_up: Callable[[], bool]
     """Returns whether the tables exist and no segment waits for the store."""
+    recorded: Callable[[], RecordedLog | None]
+    """Returns the recorded segments; `None` until they are read, or if metrics of spans are off."""
     ports: Ports
     listen_fds: Sequence[int]
     """Sockets that the process inherited: of the API, then of the ClickHouse port if it is on."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
+
+from receiver.model import SegmentId
 
 LEDGER_SINCE: Final = "24h"
 """Age of the oldest hour in the response of a ledger query without `since`."""
@@ -138,6 +140,32 @@ class WriterProgress(Protocol):
 
     def oldest_age_s(self, now_s: float) -> float:
         """Return the age of the oldest segment that is not stored yet; 0 without a backlog."""
+
+
+class RecordedSegment(NamedTuple):
+    """A segment whose rows were counted in the store and recorded in the ledger."""
+
+    id: SegmentId
+    received_ms: tuple[int, int]
+    """Earliest and latest ReceivedAt of its rows."""
+    parts_epoch: int | None
+    """Epoch that rows of a split segment may have in the store, in place of the segment's epoch."""
+    rows: int
+    """Rows in the store."""
+
+
+class RecordedLog(Protocol):
+    """Recorded segments, for a reader that counts the rows of each of them once. Thread-safe."""
+
+    def entries(self) -> list[RecordedSegment]:
+        """Return all segments of the log, oldest first, also those that were counted.
+
+        The reader remembers durably which of these it has counted; a segment that is not listed any more
+        never returns.
+        """
+
+    def discard(self, counted: Collection[SegmentId]) -> None:
+        """Allow the log to remove segments that the reader has counted, durably."""
 
 
 class LedgerQueries(Protocol):

@@ -203,6 +203,10 @@ class Access(Frozen, frozen=True):
     """
     session_s: Annotated[float, Range(60, 366 * DAY_S)] = 43_200.0
     """Time from a login on the page `/login` to the next one."""
+    span_metrics: bool = False
+    """Serve metrics of spans to Prometheus at `/api/v1/metrics/spans`: see docs/span-metrics.md."""
+    span_metrics_series_max: Annotated[int, Range(100, 50_000)] = 2_000
+    """Sets of label values that these metrics keep apart; further requests are counted as `(other)`."""
     user: tuple[User, ...] = ()
     """Users (`[[api.user]]`), at most 64."""
     proxy: Proxy = Proxy()

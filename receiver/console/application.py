@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aiohttp import web
 
 from receiver.console.api.dead_letters import DeadLetterRoutes
-from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.route import Routes
 from receiver.console.api.routes import Api
 from receiver.console.extension import NO_EXTENSION, Extension
 from receiver.console.tools.jaeger.routes import JaegerRoutes
@@ -22,15 +24,18 @@ from receiver.console.ui.views.routes import ViewRoutes
 def operator_application(
     api: Api,
     dead_letters: DeadLetterRoutes,
-    rollup: RollupRoutes,
+    derived: Iterable[Routes],
     facts: ReceiverFacts,
     extension: Extension = NO_EXTENSION,
 ) -> web.Application:
-    """Return the application with all routes. Spans are read through the queues of the API."""
+    """Return the application with all routes. Spans are read through the queues of the API.
+
+    `derived`: routes of what is derived from stored spans: rollups, metrics.
+    """
     site = Site(api.source, facts, extension.pages, extension.templates)
     application = api.application(
         dead_letters,
-        rollup,
+        *derived,
         site,
         DeadLetterForms(dead_letters, facts.results),
         ViewRoutes(facts),

@@ -11,21 +11,25 @@ from functools import partial
 from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.query_queue import QUERIES_MAX, default_queues
 from receiver.console.api.rollup import RollupRoutes
+from receiver.console.api.route import Routes
 from receiver.console.api.routes import Api
 from receiver.console.api.sessions import load_key
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.application import operator_application
 from receiver.console.extension import NO_EXTENSION, Extension
 from receiver.console.queries.rollup.derivation import Closing
+from receiver.console.queries.span_metrics.follower import Follower
 from receiver.console.rollup_thread import RollupThread
+from receiver.console.span_metrics_thread import SpanMetricsThread
 from receiver.console.tools.clickhouse_http.endpoint import ClickHouseEndpoint
+from receiver.console.tools.prometheus import SpanMetricsRoutes
 from receiver.console.ui.admin_port import read_admin_port
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.feature import StoreParts
 from receiver.metrics import Metrics
 
-ROLLUP_JOIN_S = 1.0
-"""Time to wait for the rollup thread when the process stops."""
+JOIN_S = 1.0
+"""Time to wait for a thread with statements when the process stops."""
 
 
 class Console:
@@ -39,6 +43,12 @@ class Console:
         self._stream_pool = ThreadPoolExecutor(QUERIES_MAX, thread_name_prefix="answer")
         is_on = parts.settings.store.rollup
         self._rollup = RollupThread(parts.store, self._closing, parts.keeps_up, is_on=is_on)
+        settings = parts.settings.api
+        path = parts.data_dir / "span-metrics" / "series.msgpack"
+        follower = Follower(parts.store, path, settings.span_metrics_series_max)
+        self._span_metrics = SpanMetricsThread(
+            parts.store, follower, parts.recorded, is_on=settings.span_metrics
+        )
         self._facts = ReceiverFacts(
             parts.loaded,
             parts.progress,
@@ -58,9 +68,7 @@ class Console:
         application = operator_application(
             api,
             DeadLetterRoutes(parts.dead_letters, parts.pool),
-            RollupRoutes(
-                parts.store, self._closing, parts.settings.store.rollup, self._rollup.wake, parts.pool
-            ),
+            self._derived(),
             self._facts,
             self._extension,
         )
@@ -75,6 +83,7 @@ class Console:
         for clickhouse_fd in clickhouse_fds:
             await parts.ports.serve("clickhouse", endpoint.application(), clickhouse_fd)
         self._rollup.start()
+        self._span_metrics.start()
 
     def reload(self) -> None:
         """Show the new settings on pages. The API reads users and tokens for each request."""
@@ -94,7 +103,8 @@ class Console:
         """End the statement of a rollup. Does not wait for queries, which may hang in the engine."""
         # In threads, because both block, and the event loop must keep sending reports.
         await asyncio.to_thread(self._rollup.stop)
-        await asyncio.to_thread(self._rollup.join, ROLLUP_JOIN_S)
+        await asyncio.to_thread(self._rollup.join, JOIN_S)
+        await asyncio.to_thread(self._span_metrics.stop, JOIN_S)
         self._stream_pool.shutdown(wait=False)
 
     def _api(self) -> Api:
@@ -115,6 +125,15 @@ class Console:
             access=lambda: parts.settings.api,
             session_key=load_key(parts.data_dir),
         )
+
+    def _derived(self) -> tuple[Routes, ...]:
+        parts, settings = self._parts, self._parts.settings
+        rollup = RollupRoutes(
+            parts.store, self._closing, settings.store.rollup, self._rollup.wake, parts.pool
+        )
+        follower, series_max = self._span_metrics.follower, settings.api.span_metrics_series_max
+        span_metrics = SpanMetricsRoutes(follower, series_max, self._span_metrics.is_on, parts.pool)
+        return rollup, span_metrics
 
     def _closing(self) -> Closing:
         return Closing(int(time.time()), self._parts.settings.store.rollup_closing_age_s)

@@ -35,6 +35,7 @@ from receiver.ledger.book import Book
 from receiver.ledger.line_sums import Counts, Lines
 from receiver.ledger.log_codec import DAMAGE, REPLAY, Key, Position, SegmentEntry
 from receiver.ledger.loss_detection import Head, HeadFile
+from receiver.ledger.recorded import RecordedSegments
 from receiver.logs import limited
 from receiver.model import Heading, SegmentId
 from receiver.settings import MIB
@@ -94,6 +95,8 @@ class Ledger:
         # Protects the sums. Never held during a sync, so that readers do not wait for the disk.
         self._lock = threading.Lock()
         self._watches: list[Watch] = []
+        self.recorded: RecordedSegments | None = None
+        """Log of the recorded segments, if metrics of spans are on."""
         _prepare(root, files)
         stored = _read(root, limits, files, is_first=is_first)
         self._number, self._book, self._head = stored.number, stored.book, stored.head
@@ -148,6 +151,8 @@ class Ledger:
         """Merge a segment into the sums after its file was deleted. It is never recorded again."""
         with self._lock:
             self._book.settle([Key(segment), Key(segment, DAMAGE), Key(segment, REPLAY)])
+        if self.recorded is not None:
+            self.recorded.settle(segment)
 
     def stored_and_gone(self, present: Collection[SegmentId]) -> Iterator[SegmentId]:
         """Yield segments that an earlier run recorded as stored, at least in part, and deleted."""
@@ -171,6 +176,8 @@ class Ledger:
         """Settle segments that an earlier run did not settle and that are not in the journal any more."""
         with self._lock:
             self._book.settle(key for key in self._from_before if key.segment not in present)
+        if self.recorded is not None:
+            self.recorded.retain(present)
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:

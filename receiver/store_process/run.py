@@ -91,6 +91,7 @@ class StoreWork:
             self._disk_free_min,
             lambda: self._writer.has_tables,
             operations.keeps_up,
+            lambda: self._writer.recorded,
             Ports(settings.limits, metrics),
             start.sibling_fds,
             self._pool,

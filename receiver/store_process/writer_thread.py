@@ -26,6 +26,7 @@ from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_
 from receiver.journal.segments import Journal
 from receiver.ledger.balance import Backlog, LiveBalanceSource
 from receiver.ledger.ledger import Ledger, is_first_on
+from receiver.ledger.recorded import RecordedSegments
 from receiver.logs import limited
 from receiver.redelivery.window import Window, drains_without_dedupe
 from receiver.settings import Settings
@@ -130,6 +131,8 @@ class WriterThread:
         """Whether the tables are known to be up to date."""
         self.balances: LiveBalanceSource | None = None
         """The ledger; `None` until it is read."""
+        self.recorded: RecordedSegments | None = None
+        """Recorded segments; `None` until the log is read, or if metrics of spans are off."""
         self._settings, self._data_dir = settings, Path(settings.data_dir)
         self._store, self._journal, self._dead = store, journal, dead
         self.expiry = Expiry(store, Clock(self._data_dir / NOTE_NAME), settings.store.retention_days)
@@ -185,6 +188,10 @@ class WriterThread:
             # The ledger first: it recorded how long the log of the window must be, so a loss is noticed.
             ledger = self._open_with_retries("ledger", self._open_ledger)
             self._window = self._open_with_retries("redelivery window", partial(self._open_window, ledger))
+            if self._settings.api.enabled and self._settings.api.span_metrics:
+                path = self._data_dir / "span-metrics" / "segments.log"
+                self.recorded = self._open_with_retries("span metrics", partial(RecordedSegments, path))
+                ledger.recorded = self.recorded
             self.balances = LiveBalanceSource(ledger, Backlog(self._data_dir / "journal"))
             writer = self._writer(self._window, ledger)
             # Before the schema, because applying it may wait for the store for days.

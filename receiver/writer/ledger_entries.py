@@ -18,6 +18,7 @@ from receiver.ledger.line_sums import (
 )
 from receiver.model import Heading
 from receiver.redelivery.window import Window
+from receiver.reports import RecordedSegment
 from receiver.writer.reading import Reading
 from receiver.writer.splitting import Splitter
 from receiver.writer.units import OpenUnit
@@ -56,7 +57,12 @@ class LedgerEntries:
                 lines = with_unanswered(lines, rows, stored, hour)
         lines = with_checksums(lines, {heading: sum_.checksum for heading, sum_ in sums.items()})
         self.ledger.record(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
-        return sum(stored.values())
+        rows_stored = sum(stored.values())
+        if rows_stored and self.ledger.recorded is not None:
+            self.ledger.recorded.add(
+                RecordedSegment(segment, opened.location.received_ms, parts_epoch, rows_stored)
+            )
+        return rows_stored
 
     def _stored_by_heading(self, opened: OpenUnit, parts_epoch: int | None) -> Mapping[Heading, RowSum]:
         """Query the stored rows and their checksums by drain, project and hour."""

@@ -14,6 +14,7 @@ from receiver.journal.frame import answers_of
 from receiver.ledger import ledger
 from receiver.ledger.ledger import read_sums
 from receiver.ledger.line_sums import OTHER, UNKNOWN, Counts
+from receiver.ledger.recorded import RecordedSegments
 from receiver.model import Heading
 from receiver.settings import Ledger as Limits
 from receiver.writer import dedupe
@@ -250,3 +251,23 @@ def _rows(file: FakeFile) -> Sequence[int]:
     records = transcode.scan(file.path.read_bytes()).records
     answered = sum(delivery.rows for record in records for delivery in answers_of(record))
     return answered, sum(record.rows for record in records)
+
+
+@pytest.mark.timeout(300)
+def test_kill_at_any_step_logs_each_stored_segment_for_the_metrics_of_spans(tmp_path: Path) -> None:
+    def prepare(harness: Harness) -> None:
+        harness.follows = True
+        harness.store.script = ["first_day", POISON]
+        harness.add([1, 2], [4])
+        harness.add([2, 3])
+        harness.add([3])
+
+    for kill, harness in killed_at_each_step(tmp_path, prepare):
+        harness.start()
+        harness.drain()
+
+        log = RecordedSegments(harness.directory / "followed" / "segments.log")
+        assert sum(segment.rows for segment in log.entries()) == rows_stored(harness), kill
+        log.retain(set())
+        log.discard([segment.id for segment in log.entries()])
+        log.close()

@@ -17,6 +17,9 @@ from receiver.console.api.rollup import RollupRoutes
 from receiver.console.api.sessions import session_value
 from receiver.console.application import operator_application
 from receiver.console.queries.rollup.derivation import Closing
+from receiver.console.queries.span_metrics.follower import Follower
+from receiver.console.queries.span_metrics.series import SpanCounts
+from receiver.console.tools.prometheus import SpanMetricsRoutes
 from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.platform.feature import extension_of
@@ -45,11 +48,12 @@ async def receiver_with(  # noqa: PLR0913 - each part of a receiver
     replayer: Replayer | None = None,
     platform: Platform = NO_PLATFORM,
     port: int | None = None,
+    span_counts: SpanCounts | None = None,
 ) -> AsyncIterator[Client]:
     """Start the API and the pages with these users.
 
     `store`: in place of a store that is not reachable. Without a replayer, dead letters cannot be replayed.
-    `port`: any free port by default.
+    `port`: any free port by default. `span_counts`: the metrics of spans; `None`: they are off.
     """
     store = store or FailingStore(210, "NETWORK_ERROR")
     access_parts = {"access": lambda: access, "session_key": KEY, "allows_sql": True}
@@ -57,8 +61,13 @@ async def receiver_with(  # noqa: PLR0913 - each part of a receiver
         pool = api.pool
         letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
         rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
+        follower = Follower(store, directory / "span-metrics", 2_000)
+        follower.counts = span_counts
+        span_metrics = SpanMetricsRoutes(follower, 2_000, span_counts is not None, pool)
         facts = facts_of(directory, pool, platform)
-        application = operator_application(api, letters, rollup, facts, extension_of(facts.platform))
+        application = operator_application(
+            api, letters, (rollup, span_metrics), facts, extension_of(facts.platform)
+        )
         async with TestClient(TestServer(application, port=port)) as client:
             yield client
 

@@ -20,6 +20,7 @@ from receiver.dead_letters.directory import DeadLetter, DeadLetters
 from receiver.durable.files import Disk
 from receiver.ledger.ledger import Ledger, Sums, read_sums
 from receiver.ledger.line_sums import Counts
+from receiver.ledger.recorded import RecordedSegments
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
@@ -140,6 +141,8 @@ class Harness:
     injector: FaultInjector = field(default_factory=FaultInjector)
     progress: Progress = field(default_factory=Progress)
     monotonic_s: float = 0.0
+    follows: bool = False
+    """Whether recorded segments are logged for the metrics of spans."""
     files: list[FakeFile] = field(default_factory=list)
     issued: set[int] = field(default_factory=set)
     sent: dict[SegmentId, list[tuple[str, int]]] = field(default_factory=dict)
@@ -176,7 +179,10 @@ class Harness:
         )
 
     def opened_ledger(self) -> Ledger:
-        return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
+        ledger = Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
+        if self.follows:
+            ledger.recorded = RecordedSegments(self.directory / "followed" / "segments.log")
+        return ledger
 
     def start(self, order: Sequence[FakeFile] | None = None, *, newer: Sequence[FakeFile] = ()) -> Writer:
         """Start a writer that knows only the disk and the store. `newer`: segments of a newer version."""

@@ -51,11 +51,8 @@ class GroupKey(NamedTuple):
         """Return the parameters of the expressions."""
         return {} if self.column else {self.parameter: self.key}
 
-    def expressions(self, store: Store, parameter: Sql = _PARAMETER) -> Lookup:
-        """Return how the value of a span is read as a text, and which spans have it.
-
-        `parameter`: placeholder of the query parameter that contains the key of an attribute.
-        """
+    def expressions(self, store: Store) -> Lookup:
+        """Return how the value of a span is read as a text, and which spans have it."""
         if self.column:
             return Lookup(self.column, "1")
         promoted = promoted_columns(store)

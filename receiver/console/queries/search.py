@@ -335,8 +335,8 @@ def _sorted(store: Store, condition: TraceCondition, order: Order, limit: int) -
     if order.key is None:
         by = compose("{value} {direction}", value=_ORDERS[order.name], direction=direction)
     else:
-        value, is_present = _value(store, order.key, Sql("{order_key:String}"))
-        parameters["order_key"] = order.key.key
+        value, is_present = _value(store, order.key)
+        parameters |= order.key.parameters
         # Numbers by their value, then texts, then traces without the attribute.
         by = compose(
             "NOT max({is_present}), isNull(toFloat64OrNull({value})), toFloat64OrNull({value}) {direction}, "
@@ -349,9 +349,9 @@ def _sorted(store: Store, condition: TraceCondition, order: Order, limit: int) -
     return store.rows(statement, {**parameters, "limit": limit + 1})
 
 
-def _value(store: Store, key: GroupKey, parameter: Sql) -> tuple[Sql, Sql]:
+def _value(store: Store, key: GroupKey) -> tuple[Sql, Sql]:
     """Return the value of a trace, and whether a span has it. The root is first, then the earliest span."""
-    found = key.expressions(store, parameter)
+    found = key.expressions(store)
     value = compose(
         "argMinIf({value}, {root_first}, {is_present})",
         value=found.value_sql,
@@ -367,10 +367,10 @@ def _attributes(store: Store, columns: Mapping[str, GroupKey]) -> tuple[Sql, dic
         return Sql(""), {}
     pairs, parameters = [], dict[str, str]()
     for number, (name, key) in enumerate(columns.items()):
-        parameter = compose("{{prefix}_{number}:String}", prefix=Sql("column"), number=number)
-        value, _ = _value(store, key, parameter)
+        named = key._replace(parameter=f"column_{number}")
+        value, _ = _value(store, named)
         shown = compose("{{prefix}_{number}:String}", prefix=Sql("name"), number=number)
-        parameters |= {f"column_{number}": key.key, f"name_{number}": name}
+        parameters |= {**named.parameters, f"name_{number}": name}
         pairs.append(compose("{shown}, {value}", shown=shown, value=value))
     return compose(",\n    map({pairs}) AS columns", pairs=joined(", ", pairs)), parameters
 

@@ -16,9 +16,13 @@ from receiver.console.queries.attributes import attributes
 from receiver.console.queries.projects import TABLES, table_filters
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.tables import SLOTS
+from receiver.console.queries.span_metrics.series import SpanCounts
+from receiver.console.queries.span_metrics.statement import requests_of
 from receiver.console.ui.views.store import SavedView, ViewFile
 from receiver.engine.store import COMPANION, Store
+from receiver.model import SegmentId
 from receiver.platform.deployment_events.event_table import store_events
+from receiver.reports import RecordedSegment
 from receiver.settings import Access, Proxy, User
 from receiver.time_range import TimeRange
 from tests.support import two_projects
@@ -59,7 +63,10 @@ async def client(store: Store, tmp_path: Path) -> AsyncIterator[Client]:
         "c": f"/search?filter={MARKER}",
     }
     ViewFile(tmp_path).put(SavedView(name, url) for name, url in urls.items())
-    async with receiver_with(tmp_path, ACCESS, store=store) as client:
+    segment = RecordedSegment(SegmentId(0, 0), (0, 2 * NOW_S * 1_000), None, 0)
+    counts = SpanCounts(0.0)
+    counts.add(requests_of(store, [segment]).groups, 2_000, NOW_S)
+    async with receiver_with(tmp_path, ACCESS, store=store, span_counts=counts) as client:
         yield client
 
 
@@ -146,6 +153,11 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
         Call({**TIMES, "format": "parquet"}, has_texts=False),
     ),
     "/api/v1/counts": (Call({**TIMES, "trace_id": "00"}, has_texts=False),),
+    "/api/v1/metrics/spans": (
+        Call(),
+        Call(headers={"Accept": "application/openmetrics-text"}),
+        Call(headers={"Accept": "application/vnd.google.protobuf"}),
+    ),
     "/": (_SINCE,),
     "/search": (
         _SINCE,
