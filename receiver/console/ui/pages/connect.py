@@ -7,6 +7,7 @@ from typing import Final
 from receiver.config.addresses import parse_address
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.connect_checks import DeliveryStep, checks_of, evidence_of, verdict
+from receiver.console.ui.pages.receiver import shown_refusals
 from receiver.console.ui.view import View
 from receiver.settings import Drain, Settings
 
@@ -29,6 +30,7 @@ async def build(view: View) -> Context:
         "words": WORDS,
         "checks": steps,
         "verdict": verdict(steps),
+        "refusals": shown_refusals(view.facts.refusals(), drain.name),
     }
 
 
