@@ -55,6 +55,8 @@ class Doctor:
     receiver: Receiver | None
     """`None`: no receiver runs on this machine with these settings."""
     row: dict[str, Any] | None = None
+    sent_at_s: float = 0.0
+    """When the latest request was sent."""
 
     def steps(self) -> Iterator[Step]:
         """Yield each step."""
@@ -244,6 +246,7 @@ class Doctor:
             headers |= self.sender.headers(body)
         if content_type:
             headers["Content-Type"] = content_type
+        self.sent_at_s = time.time()
         try:
             return self.target.request(method, headers, body)
         except NoAnswer as error:
@@ -268,15 +271,15 @@ class Doctor:
         )
 
     def _refusal(self, status: int) -> dict[str, Any]:
-        """Return the newest refusal with this status, which the receiver noted lately."""
-        deadline_s, since_s = time.monotonic() + REFUSAL_S, time.time() - REFUSAL_S
+        """Return what the receiver noted about the latest request, which it answered with this status."""
+        deadline_s = time.monotonic() + REFUSAL_S
         while self.receiver is not None and time.monotonic() < deadline_s:
             try:
                 newest = self.receiver.refusals()
             except OperatorError:
                 break
             for refusal in newest:
-                if refusal["status"] == status and refusal["last_s"] >= since_s:
+                if refusal["status"] == status and refusal["last_s"] >= self.sent_at_s:
                     return refusal
             time.sleep(POLL_S)
         return {}
