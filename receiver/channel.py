@@ -1,6 +1,6 @@
 """Channel between the supervisor and one child: JSON lines over a socket pair.
 
-    supervisor → child   Start  Reload  AcceptFor  Seal  Refused  Stop
+    supervisor → child   Start  Reload  AcceptFor  Seal  ShowRefusals  Stop
     child → supervisor   Ready  Report (every second)  Sealed  Failed  Stopped
 
 Invariant: a closed channel is a message too. A child that reads `None` has lost its supervisor and exits as
@@ -81,7 +81,7 @@ class Seal(msgspec.Struct, frozen=True, tag=True):
     """To an intake: seal the open segment now, then send `Sealed`, because the store is about to stop."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class ShowRefusals(msgspec.Struct, frozen=True, tag=True):
     """To the store process: the refusals of all processes, after each change."""
 
     report: RefusalReport
@@ -121,7 +121,7 @@ class Stopped(msgspec.Struct, frozen=True, tag=True):
     """All work is finished; the process exits now."""
 
 
-ToChild = Start | Reload | AcceptFor | Seal | Refused | Stop
+ToChild = Start | Reload | AcceptFor | Seal | ShowRefusals | Stop
 ToSupervisor = Ready | Report | Sealed | Failed | Stopped
 
 Incoming = TypeVar("Incoming")

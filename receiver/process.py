@@ -40,11 +40,11 @@ from receiver.channel import (
     Channel,
     Failed,
     Ready,
-    Refused,
     Reload,
     Report,
     Seal,
     Sealed,
+    ShowRefusals,
     Start,
     Stop,
     Stopped,
@@ -189,7 +189,7 @@ class _ChildProcess:
             await work.reload(message)
         elif isinstance(message, AcceptFor):
             work.accept_for(message.listen_fds)
-        elif isinstance(message, Refused):
+        elif isinstance(message, ShowRefusals):
             refused.report = message.report
         elif isinstance(message, Seal):
             self._sealing = asyncio.create_task(self._seal(work))

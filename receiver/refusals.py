@@ -1,6 +1,6 @@
 """Requests and connections that were not accepted: the newest of them, and their number by hour and reason.
 
-    intake  --Report-->  supervisor: `RefusalBook`  --`Refused`-->  store process: `refused.report`
+    intake  --Report-->  supervisor: `RefusalBook`  --`ShowRefusals`-->  store process: `refused.report`
 
 Invariant: memory is limited, whatever senders send: equal refusals are one entry with a count, and refusals
 beyond the limits share one entry for each drain and reason, so that the counts stay exact.
@@ -116,7 +116,7 @@ class Folded:
         return tuple(reversed(self._entries.values()))
 
 
-class Refused:
+class RefusalNotes:
     """The refusals of this process since its last report. In the store process: those of all processes."""
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
@@ -199,5 +199,5 @@ class _HourKey(NamedTuple):
     status: int
 
 
-refused = Refused()
+refused = RefusalNotes()
 """The refusals of this process."""

@@ -16,7 +16,7 @@ from receiver.refusals import (
     REMEDIES,
     Refusal,
     RefusalBook,
-    Refused,
+    RefusalNotes,
     refused,
 )
 from receiver.settings import Drain
@@ -27,7 +27,7 @@ SIGNED = Drain(name="web", signature_header="x-sig", signature_secrets=("canary-
 
 def test_equal_refusals_are_one_entry_with_a_count() -> None:
     clock = iter((10.0, 20.0, 30.0))
-    mine = Refused(lambda: next(clock))
+    mine = RefusalNotes(lambda: next(clock))
 
     for error in ("body of 5 bytes", "body of 6 bytes", "another cause"):
         mine.note("malformed_body", status=400, drain="web", error=error)
@@ -39,7 +39,7 @@ def test_equal_refusals_are_one_entry_with_a_count() -> None:
 
 
 def test_a_flood_of_causes_needs_limited_memory_and_is_counted_exactly() -> None:
-    mine, book = Refused(lambda: 0.0), RefusalBook()
+    mine, book = RefusalNotes(lambda: 0.0), RefusalBook()
 
     for number in range(5_000):
         mine.note("no_such_path", status=404, peer=f"192.0.2.{number}", path=f"/{number}?token=x")
@@ -66,7 +66,7 @@ def test_the_book_adds_up_processes_and_keeps_a_day() -> None:
 
 
 def test_long_texts_are_shortened_and_control_characters_are_escaped() -> None:
-    mine = Refused()
+    mine = RefusalNotes()
 
     mine.note("no_such_path", path=f"/\x1b[31m{'x' * 500}", error="e" * 5_000)
 

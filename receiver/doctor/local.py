@@ -16,7 +16,7 @@ from receiver.config.load import Loaded
 from receiver.doctor import machine
 from receiver.doctor.machine import Finding
 from receiver.doctor.remote import Receiver
-from receiver.doctor.step import Broken, Doubtful, Step, run
+from receiver.doctor.step import Step, StepFailed, StepWarning, run
 from receiver.errors import OperatorError
 from receiver.intake.connections.load_shedding import held_max
 from receiver.intake.run import DESCRIPTORS_RESERVED
@@ -56,9 +56,9 @@ def _of(findings: Iterable[Finding]) -> str:
     for finding in findings:
         by_level[finding.level].append(finding.text)
     if by_level["problem"]:
-        raise Broken("; ".join(by_level["problem"]), "Correct what the text says was expected.")
+        raise StepFailed("; ".join(by_level["problem"]), "Correct what the text says was expected.")
     if by_level["warning"]:
-        raise Doubtful("; ".join(by_level["warning"]), "Correct what the text says was expected.")
+        raise StepWarning("; ".join(by_level["warning"]), "Correct what the text says was expected.")
     return "; ".join(by_level["note"])
 
 
@@ -77,7 +77,7 @@ def _certificate(settings: Settings, host: str | None) -> str:
     text = _of(machine.certificates(settings.tls, datetime.now(UTC)))
     names = _names(found[0])
     if host is not None and not any(_covers(name, host.lower()) for name in names):
-        raise Broken(
+        raise StepFailed(
             f"tls.cert_file is for {', '.join(names) or 'no name'}, not for '{host}'",
             "Issue a certificate for the host name that senders use.",
         )
@@ -100,10 +100,10 @@ def _data_directory(settings: Settings) -> str:
     try:
         require_place(settings)
     except OperatorError as error:
-        raise Broken(str(error), "Give the user of the receiver the directory (chown).") from error
+        raise StepFailed(str(error), "Give the user of the receiver the directory (chown).") from error
     path = Path(settings.data_dir)
     if path.is_dir() and path.stat().st_mode & 0o022:
-        raise Broken(
+        raise StepFailed(
             f"other users may write to data_dir '{settings.data_dir}'",
             "Remove their right to write (chmod go-w).",
         )
@@ -117,7 +117,7 @@ def _journal(settings: Settings) -> str:
     used, free = _size(directory), shutil.disk_usage(existing).free
     missing = limits.bytes_max - used + limits.disk_free_min - free
     if missing > 0:
-        raise Broken(
+        raise StepFailed(
             f"the disk has {size_text(free)} free; the journal may need {size_text(missing)} more",
             "Lower journal.bytes_max, or free the disk: senders get 503 when it is full.",
         )
@@ -147,7 +147,7 @@ def _descriptors(settings: Settings, state: ReceiverState | None) -> str:
     pid = state.pids.intake[0] if state else 0
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
-        raise Broken(
+        raise StepFailed(
             f"{hard} files may be open; limits.connections_max = {connections_max} needs {needed}",
             "Raise LimitNOFILE of the service, or lower limits.connections_max.",
         )
@@ -156,10 +156,10 @@ def _descriptors(settings: Settings, state: ReceiverState | None) -> str:
 
 def _receiver(receiver: Receiver | None) -> str:
     if receiver is None:
-        raise Doubtful("no receiver runs on the data directory", "Start it with `trace-drain serve`.")
+        raise StepWarning("no receiver runs on the data directory", "Start it with `trace-drain serve`.")
     problems = [f"{name}: {reason}" for name, reason in receiver.health().items() if reason]
     if problems:
-        raise Broken("; ".join(problems), "See /readyz?verbose of the admin port, and the log.")
+        raise StepFailed("; ".join(problems), "See /readyz?verbose of the admin port, and the log.")
     return "all its checks pass"
 
 
@@ -171,7 +171,7 @@ def _refusals(receiver: Receiver | None) -> str:
         return "no request was refused since the start"
     first = newest[0]
     where = f"{first['peer']} {first['path']}".strip()
-    raise Doubtful(
+    raise StepWarning(
         f"{counted(sum(each['count'] for each in newest), 'refused request')} since the start; the last from "
         f"{where or 'an unknown peer'}: {first['error'] or first['reason']}",
         first["remedy"],

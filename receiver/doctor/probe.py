@@ -9,6 +9,7 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from receiver.doctor.step import Broken, Doubtful
+from receiver.doctor.step import StepFailed, StepWarning
 from receiver.errors import OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import CERTIFICATE_DAYS_MIN
+from receiver.sizes import size_text
 
 ANSWER_BYTES_MAX = 64 << 10
 EXPIRED, NOT_YET_VALID, SELF_SIGNED, WRONG_NAME, WRONG_ADDRESS = 10, 9, 18, 62, 64
@@ -28,13 +30,9 @@ NO_ISSUER = frozenset({2, 19, 20, 21})
 """Codes of OpenSSL for the reason that a certificate is not accepted."""
 
 
-class NoAnswer(Exception):  # noqa: N818 - becomes a cause of a step
-    """The connection gave no complete answer. The text is the reason."""
-
-
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Answer to a request."""
+class EndpointAnswer:
+    """EndpointAnswer to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -64,14 +62,14 @@ class Target:
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise Broken(
+            raise StepFailed(
                 f"the host name '{self.host}' has no address",
                 "Create its DNS record, or correct the name in the URL.",
             ) from error
         self.addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         shown = ", ".join(self.addresses[:4])
         if not any(ip_address(each.partition("%")[0]).is_global for each in self.addresses):
-            raise Doubtful(
+            raise StepWarning(
                 f"{self.host} has only private addresses: {shown}",
                 "A platform outside this network cannot reach it; give it a public address.",
             )
@@ -85,7 +83,7 @@ class Target:
             is_refused = isinstance(error, ConnectionRefusedError)
             cause = "refuses connections" if is_refused else "does not answer"
             fix = "Start the receiver or the proxy" if is_refused else "Open the port in the firewall"
-            raise Broken(
+            raise StepFailed(
                 f"port {self.port} of {self.host} {cause}", f"{fix}, or correct the port in the URL."
             ) from error
         return f"port {self.port} accepts connections"
@@ -97,46 +95,44 @@ class Target:
                 certificate: dict[str, Any] = dict(connection.getpeercert() or {})
                 version = connection.version()
         except ssl.SSLCertVerificationError as error:
-            raise _certificate_broken(self.host, error) from error
+            raise _certificate_failure(self.host, error) from error
         except OSError as error:
             reason = getattr(error, "reason", None) or ""
             if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}:
-                raise Broken(
+                raise StepFailed(
                     f"port {self.port} speaks plain HTTP, not TLS",
                     "Set tls.cert_file and tls.key_file, or use the port of the proxy that terminates TLS.",
                 ) from error
-            raise Broken(
+            raise StepFailed(
                 f"the TLS handshake fails: {reason.lower().replace('_', ' ') or 'no answer'}",
                 "Let the server offer TLS 1.2 or 1.3, without a client certificate.",
             ) from error
         ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])))  # noqa: DTZ006
         days = (ends - datetime.now()).days  # noqa: DTZ005 - both local
         if days < CERTIFICATE_DAYS_MIN:
-            raise Doubtful(f"the certificate expires in {days} days", "Renew it.")
+            raise StepWarning(f"the certificate expires in {days} days", "Renew it.")
         return f"{version}; the certificate is for {self.host} and valid for {days} days"
 
-    def request(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
-        """Send a request on a new connection and return its answer. Raises `NoAnswer`."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
-        try:
-            raw = self._tcp()
-            connection.sock = self._tls(raw) if self.is_tls else raw
-        except OSError as error:
-            raise NoAnswer("the connection fails") from error
+    def request(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> EndpointAnswer:
+        """Send a request on a new connection and return its answer."""
+        connection = http.client.HTTPConnection(self.host, self.port)
         # A socket's timeout starts again with each byte; the timer ends the whole exchange.
-        timer = threading.Timer(self.timeout_s, _shut, (connection.sock,))
+        timer = threading.Timer(self.timeout_s, lambda: _shut(connection.sock))
         timer.daemon = True
         timer.start()
+        began_s = time.monotonic()
         try:
+            connection.sock = self._tls(self._tcp()) if self.is_tls else self._tcp()
             connection.request(method, self.path, body, dict(headers))
             response = connection.getresponse()
             names = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, names, response.read(ANSWER_BYTES_MAX))
-        except TimeoutError as error:
-            raise NoAnswer(f"no answer within {self.timeout_s:g} s") from error
+            return EndpointAnswer(response.status, names, response.read(ANSWER_BYTES_MAX))
         except (OSError, http.client.HTTPException) as error:
-            cause = f"no answer within {self.timeout_s:g} s" if not timer.is_alive() else "closed early"
-            raise NoAnswer(cause) from error
+            seconds = time.monotonic() - began_s
+            raise StepFailed(
+                f"a {method} of {size_text(len(body))} is not answered: closed after {seconds:.1f} s",
+                "Look at the log of the proxy: it may buffer the body, or not reach the receiver.",
+            ) from error
         finally:
             timer.cancel()
             connection.close()
@@ -151,35 +147,35 @@ class Target:
 
 
 def _shut(connection: socket.socket) -> None:
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _certificate_broken(host: str, error: ssl.SSLCertVerificationError) -> Broken:
+def _certificate_failure(host: str, error: ssl.SSLCertVerificationError) -> StepFailed:
     code = error.verify_code
     if code == EXPIRED:
-        return Broken("the certificate has expired", "Renew it, and let the server load the new one.")
+        return StepFailed("the certificate has expired", "Renew it, and let the server load the new one.")
     if code == NOT_YET_VALID:
-        return Broken(
+        return StepFailed(
             "the certificate is not valid yet", "Correct the clock, or issue the certificate again."
         )
     if code in {WRONG_NAME, WRONG_ADDRESS}:
-        return Broken(
+        return StepFailed(
             f"the certificate is for another name than '{host}'",
             "Issue a certificate for the name in the URL, or correct the name.",
         )
     if code == SELF_SIGNED:
-        return Broken(
+        return StepFailed(
             "the certificate is self-signed, so senders do not trust it",
             "Use a certificate of a public authority; to check a private one, pass its file with --ca.",
         )
     if code in NO_ISSUER:
-        return Broken(
+        return StepFailed(
             "the chain of the certificate is not trusted: an intermediate certificate is missing, or the "
             "authority is private",
             "Put the whole chain into tls.cert_file; to check a private authority, pass its file with --ca.",
         )
-    return Broken(f"the certificate is not accepted: {error.verify_message}", "Issue it again.")
+    return StepFailed(f"the certificate is not accepted: {error.verify_message}", "Issue it again.")
 
 
 def target_of(url: str, timeout_s: float, ca_file: str | None) -> Target:
@@ -198,6 +194,6 @@ def target_of(url: str, timeout_s: float, ca_file: str | None) -> Target:
     return Target(parts.hostname, port or (443 if is_tls else 80), path, is_tls, timeout_s, ca_file)
 
 
-def shown_location(answer: Answer) -> str:
+def shown_location(answer: EndpointAnswer) -> str:
     """Return where an answer redirects to, without a query, which may hold a secret."""
     return harmless_text(answer.headers.get("location", "").partition("?")[0][:200])

@@ -1,4 +1,4 @@
-"""Sample of a delivery: one span in JSON or protobuf, signed as the sender of a drain signs it.
+"""SampleTrace of a delivery: one span in JSON or protobuf, signed as the sender of a drain signs it.
 
 Samples are kept out of counts by their time: it is as old as the receiver accepts, so no page, query or
 rollup of the last days counts them, and the retention deletes them first. The ledger counts them as every
@@ -64,7 +64,7 @@ def sender_of(drain: Drain) -> Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleTrace:
     """One span."""
 
     trace_id: str
@@ -117,7 +117,7 @@ def _field(number: int, content: bytes) -> bytes:
     return bytes((number << 3 | 2,)) + length + content
 
 
-def sample_of(settings: Settings, drain: Drain) -> Sample:
+def sample_of(settings: Settings, drain: Drain) -> SampleTrace:
     """Return a sample that the sampling policy keeps. Raises `OperatorError` if it keeps none."""
     policy = transcode.policy(settings)
     place = {"drain": drain.name, "project": PROJECT, "environment": "", "service": SERVICE}
@@ -144,7 +144,7 @@ def sample_of(settings: Settings, drain: Drain) -> Sample:
         _key(settings, "project"): PROJECT,
         _key(settings, "deployment"): DEPLOYMENT,
     }
-    return Sample(trace_id, at_s * 10**9, tuple(attributes.items()))
+    return SampleTrace(trace_id, at_s * 10**9, tuple(attributes.items()))
 
 
 def _key(settings: Settings, name: str) -> str:

@@ -8,8 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from receiver.errors import ReceiverError
-
 State = Literal["ok", "warning", "failed", "skipped"]
 
 
@@ -25,7 +23,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What to do; empty unless the state is `warning` or `failed`."""
 
 
-class Broken(ReceiverError):  # noqa: N818 - a verdict, not an accident
+class StepFailed(Exception):  # noqa: N818 - a verdict, not an accident
     """A step failed, so the later ones cannot be checked."""
 
     def __init__(self, cause: str, fix: str) -> None:
@@ -33,12 +31,12 @@ class Broken(ReceiverError):  # noqa: N818 - a verdict, not an accident
         self.fix = fix
 
 
-class Doubtful(Broken):
+class StepWarning(StepFailed):
     """A step found something that an operator should look at. The later ones are checked."""
 
 
 Check = tuple[str, Callable[[], str]]
-"""Name of a step, and the function that returns what it found or raises `Broken`."""
+"""Name of a step, and the function that returns what it found or raises `StepFailed`."""
 
 
 def run(checks: Iterable[Check]) -> Iterator[Step]:
@@ -52,9 +50,9 @@ def run(checks: Iterable[Check]) -> Iterator[Step]:
         state: State = "ok"
         try:
             text, fix = check(), ""
-        except Broken as error:
+        except StepFailed as error:
             text, fix = str(error), error.fix
-            state = "warning" if isinstance(error, Doubtful) else "failed"
+            state = "warning" if isinstance(error, StepWarning) else "failed"
             failed = name if state == "failed" else ""
         ms = round((time.monotonic() - began_s) * 1_000, 1)
         yield Step(step=name, state=state, ms=ms, text=text, fix=fix)

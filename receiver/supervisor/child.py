@@ -27,11 +27,11 @@ from receiver.channel import (
     Failed,
     Pems,
     Ready,
-    Refused,
     Reload,
     Report,
     Seal,
     Sealed,
+    ShowRefusals,
     Start,
     Stop,
 )
@@ -184,10 +184,10 @@ class Child:
             await self._channel.send(AcceptFor(tuple(sorted(listen_fds))))
 
     async def show_refusals(self) -> None:
-        """Send the refusals of all processes to this process if they have changed."""
+        """Send the refusals of all processes if they have changed."""
         if self._channel and self.is_ready and self._refusals.version != self._shown_version:
             self._shown_version = self._refusals.version
-            await self._channel.send(Refused(self._refusals.report()))
+            await self._channel.send(ShowRefusals(self._refusals.report()))
 
     async def seal(self) -> None:
         """Make the process seal its open segment, and wait for at most `seal_s`."""
@@ -392,18 +392,9 @@ class Child:
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: ours plus malloc settings, without systemd's variables."""
-    supervisor_only = {
-        "LISTEN_PID",
-        "LISTEN_FDS",
-        "LISTEN_FDNAMES",
-        "NOTIFY_SOCKET",
-        "WATCHDOG_USEC",
-        "WATCHDOG_PID",
-    }
-    return MALLOC_SETTINGS | {name: value for name, value in own.items() if name not in supervisor_only}
+    ours = {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
+    return MALLOC_SETTINGS | {name: value for name, value in own.items() if name not in ours}
 
 
 def _exit_text(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    return f"signal {signal.Signals(-status).name}"
+    return f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"

@@ -162,7 +162,7 @@ CASES = {
     ),
     "page of another server": Case("endpoint", "another server answers", page(200)),
     "receiver behind the proxy is down": Case("endpoint", "does not reach the receiver", page(502)),
-    "login of a proxy": Case("endpoint", "401 in the receiver's place", page(401)),
+    "login of a proxy": Case("endpoint", "login or firewall", page(401)),
     "proxy does not answer": Case("endpoint", "is not answered", silent, options=("--timeout", "0.5")),
     "wrong path": Case("endpoint", "no drain has the path", url="http://127.0.0.1:{port}/wbe"),
     "path that a proxy rewrites": Case(
@@ -172,7 +172,7 @@ CASES = {
         "endpoint", "lacks the header", lambda message: message, without_verification
     ),
     "clock": Case("endpoint", "the clock", lambda message: message, lagging),
-    "POST not allowed": Case("credentials", "does not allow POST", on_post(page(405))),
+    "POST not allowed": Case("credentials", "405 to a POST", on_post(page(405))),
     "unknown token": Case("credentials", "token is not one", options=("--token-file", "{wrong}")),
     "token of another drain": Case(
         "credentials", "that of drain 'other'", options=("--token-file", "{other}")
@@ -189,7 +189,7 @@ CASES = {
     "body encoded again": Case("json", "does not arrive as it was sent", encoded_again),
     "body truncated": Case("json", "does not arrive as it was sent", truncated),
     "content type changed": Case("json", "content type", as_form),
-    "limit of a proxy": Case("body size", "a proxy refuses bodies of 4 MiB", limited),
+    "limit of a proxy": Case("body size", "413 to a POST", limited),
     "project not resolved": Case(
         "project", "finds no project", settings=("[limits]", '[resolve]\npreset = "vercel"\n[limits]')
     ),
