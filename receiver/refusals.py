@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -167,7 +167,8 @@ class RefusalBook:
 
     def __init__(self) -> None:
         self._newest = Folded()
-        self._hours: dict[_HourKey, int] = {}
+        self._hours: dict[tuple[int, str, str, int], int] = {}
+        """Number by hour, drain, reason and status."""
         self.version = 0
         """Changes with every refusal."""
 
@@ -177,26 +178,19 @@ class RefusalBook:
             self.version += 1
             self._newest.add(refusal, evict=True)
             hour_s = int(refusal.last_s) // HOUR_S * HOUR_S
-            key = _HourKey(hour_s, refusal.drain, refusal.reason, refusal.status)
+            key = (hour_s, refusal.drain, refusal.reason, refusal.status)
             self._hours[key] = self._hours.get(key, 0) + refusal.count
             self._tidy(hour_s)
 
     def _tidy(self, hour_s: int) -> None:
-        oldest = min(self._hours, key=lambda key: key.hour_s)
-        if hour_s - oldest.hour_s >= HOURS_MAX * HOUR_S or len(self._hours) > HOUR_ROWS_MAX:
-            self._hours = {key: count for key, count in self._hours.items() if key.hour_s > oldest.hour_s}
+        oldest_s = min(self._hours)[0]
+        if hour_s - oldest_s >= HOURS_MAX * HOUR_S or len(self._hours) > HOUR_ROWS_MAX:
+            self._hours = {key: count for key, count in self._hours.items() if key[0] > oldest_s}
 
     def report(self) -> RefusalReport:
         """Return everything that is kept."""
-        hours = sorted(self._hours.items(), key=lambda item: (-item[0].hour_s, -item[1]))
+        hours = sorted(self._hours.items(), key=lambda item: (-item[0][0], -item[1]))
         return RefusalReport(self._newest.newest_first(), tuple(HourCount(*key, n) for key, n in hours))
-
-
-class _HourKey(NamedTuple):
-    hour_s: int
-    drain: str
-    reason: str
-    status: int
 
 
 refused = RefusalNotes()

@@ -25,9 +25,23 @@ from receiver.settings import CERTIFICATE_DAYS_MIN
 from receiver.sizes import size_text
 
 ANSWER_BYTES_MAX = 64 << 10
-EXPIRED, NOT_YET_VALID, SELF_SIGNED, WRONG_NAME, WRONG_ADDRESS = 10, 9, 18, 62, 64
-NO_ISSUER = frozenset({2, 19, 20, 21})
-"""Codes of OpenSSL for the reason that a certificate is not accepted."""
+_NAME = ("is for another name than '{}'", "Issue it for the name in the URL, or correct the name.")
+_CHAIN = (
+    "has a chain that is not trusted: an intermediate certificate is missing, or the authority is private",
+    "Put the whole chain into tls.cert_file; to check a private authority, pass its file with --ca.",
+)
+CERTIFICATE_CAUSES = {
+    9: ("is not valid yet", "Correct the clock, or issue the certificate again."),
+    10: ("has expired", "Renew it, and let the server load the new one."),
+    18: (
+        "is self-signed, so senders do not trust it",
+        "Use one of a public authority; to check a private one, pass its file with --ca.",
+    ),
+    62: _NAME,
+    64: _NAME,
+    **dict.fromkeys((2, 19, 20, 21), _CHAIN),
+}
+"""OpenSSL's code for the reason that a certificate is not accepted → cause and fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +73,15 @@ class Target:
 
     def resolve(self) -> str:
         """Resolve the host name."""
-        try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
+        # In a thread: the resolver of the system can be neither interrupted nor given a deadline.
+        resolving = threading.Thread(target=self._look_up, daemon=True)
+        resolving.start()
+        resolving.join(self.timeout_s)
+        if not self.addresses:
             raise StepFailed(
                 f"the host name '{self.host}' has no address",
                 "Create its DNS record, or correct the name in the URL.",
-            ) from error
-        self.addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+            )
         shown = ", ".join(self.addresses[:4])
         if not any(ip_address(each.partition("%")[0]).is_global for each in self.addresses):
             raise StepWarning(
@@ -74,6 +89,11 @@ class Target:
                 "A platform outside this network cannot reach it; give it a public address.",
             )
         return shown
+
+    def _look_up(self) -> None:
+        with suppress(OSError, UnicodeError):
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            self.addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
     def connect(self) -> str:
         """Open a TCP connection and close it."""
@@ -138,7 +158,10 @@ class Target:
             connection.close()
 
     def _tcp(self) -> socket.socket:
-        return socket.create_connection((self.host, self.port), self.timeout_s)
+        for address in self.addresses[:-1]:
+            with suppress(OSError):
+                return socket.create_connection((address, self.port), self.timeout_s)
+        return socket.create_connection((self.addresses[-1], self.port), self.timeout_s)
 
     def _tls(self, raw: socket.socket) -> ssl.SSLSocket:
         context = ssl.create_default_context(cafile=self.ca_file)
@@ -152,30 +175,10 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _certificate_failure(host: str, error: ssl.SSLCertVerificationError) -> StepFailed:
-    code = error.verify_code
-    if code == EXPIRED:
-        return StepFailed("the certificate has expired", "Renew it, and let the server load the new one.")
-    if code == NOT_YET_VALID:
-        return StepFailed(
-            "the certificate is not valid yet", "Correct the clock, or issue the certificate again."
-        )
-    if code in {WRONG_NAME, WRONG_ADDRESS}:
-        return StepFailed(
-            f"the certificate is for another name than '{host}'",
-            "Issue a certificate for the name in the URL, or correct the name.",
-        )
-    if code == SELF_SIGNED:
-        return StepFailed(
-            "the certificate is self-signed, so senders do not trust it",
-            "Use a certificate of a public authority; to check a private one, pass its file with --ca.",
-        )
-    if code in NO_ISSUER:
-        return StepFailed(
-            "the chain of the certificate is not trusted: an intermediate certificate is missing, or the "
-            "authority is private",
-            "Put the whole chain into tls.cert_file; to check a private authority, pass its file with --ca.",
-        )
-    return StepFailed(f"the certificate is not accepted: {error.verify_message}", "Issue it again.")
+    cause, fix = CERTIFICATE_CAUSES.get(
+        error.verify_code, (f"is not accepted: {error.verify_message}", "Issue it again.")
+    )
+    return StepFailed(f"the certificate {cause.format(host)}", fix)
 
 
 def target_of(url: str, timeout_s: float, ca_file: str | None) -> Target:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from receiver.doctor.probe import EndpointAnswer, Target, shown_location
-from receiver.doctor.sample import PROJECT, SampleTrace, Sender, sender_of
+from receiver.doctor.sample import PROJECT, SampleTrace, Sender
 from receiver.doctor.step import Check, Step, StepFailed, StepWarning, run
 from receiver.errors import OperatorError
 from receiver.intake.answers import MEDIA_TYPE_OF
@@ -341,8 +341,3 @@ def drain_of(settings: Settings, name: str | None, path: str) -> Drain:
         drain for drain in settings.drain if drain.path.rstrip("/") == path.partition("?")[0].rstrip("/")
     )
     return drains[name] if name is not None else next(at_path, settings.drain[0])
-
-
-def sender_with(drain: Drain, **given: str | None) -> Sender:
-    """Return the sender of a drain, with the values that are given."""
-    return replace(sender_of(drain), **{name: value for name, value in given.items() if value is not None})

@@ -11,7 +11,7 @@ import hmac
 import json
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from receiver import transcode
@@ -52,15 +52,11 @@ class Sender:
         }
 
 
-def sender_of(drain: Drain) -> Sender:
-    """Return a sender with the newest credentials of a drain."""
-    return Sender(
-        next(iter(drain.tokens), ""),
-        next(iter(drain.signature_secrets), ""),
-        drain.header,
-        drain.signature_header,
-        drain.signature_algorithm,
-    )
+def sender_of(drain: Drain, **given: str | None) -> Sender:
+    """Return a sender with the newest credentials of a drain, except for the values that are given."""
+    token, secret = next(iter(drain.tokens), ""), next(iter(drain.signature_secrets), "")
+    sender = Sender(token, secret, drain.header, drain.signature_header, drain.signature_algorithm)
+    return replace(sender, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)

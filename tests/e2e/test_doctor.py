@@ -144,7 +144,7 @@ CASES = {
     "https to a plain port": Case("tls", "speaks plain HTTP", url="https://127.0.0.1:{port}/web"),
     "authority not trusted": Case(
         "tls",
-        "chain of the certificate is not trusted",
+        "chain that is not trusted",
         url=TLS_URL,
         tls=lambda _: served(AUTHORITY.issue_cert("localhost")),
     ),

@@ -14,8 +14,8 @@ from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import FILE_PATH, config_option, data_option, format_option, loaded_with
 from receiver.doctor.local import local_steps
 from receiver.doctor.probe import target_of
-from receiver.doctor.remote import Doctor, drain_of, sender_with
-from receiver.doctor.sample import sample_of
+from receiver.doctor.remote import Doctor, drain_of
+from receiver.doctor.sample import sample_of, sender_of
 from receiver.doctor.step import Step
 from receiver.errors import CommandFailed, OperatorError
 from receiver.intake.credentials import SIGNATURE_ALGORITHMS
@@ -63,7 +63,7 @@ def doctor(url: str | None, config: str | None, data: str | None, **options: Any
     else:
         target = target_of(url, options["timeout"], options["ca"])
         drain = drain_of(loaded.settings, options["drain"], target.path)
-        sender = sender_with(
+        sender = sender_of(
             drain,
             token=_secret(options["token_file"]),
             secret=_secret(options["secret_file"]),

@@ -63,6 +63,10 @@ def new_drain(view: View) -> NewDrain | None:
             signature_secrets=(secrets.token_urlsafe(32),),
         )
     loaded = view.facts.loaded
+    are_in_file = all(
+        origin.startswith("file ") for key, origin in loaded.origins.items() if key.startswith("drain")
+    )
+    _require(are_in_file, "new", "drains in the settings file; those of this receiver are set elsewhere")
     if not is_configured(loaded.settings, name):
         added = structs.replace(loaded.settings, drain=(*loaded.settings.drain, drain))
         problems = set(problems_of(added)) - set(problems_of(loaded.settings))
