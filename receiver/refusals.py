@@ -21,6 +21,7 @@ ENTRIES_MAX: Final = 64
 HOURS_MAX: Final = 24
 HOUR_ROWS_MAX: Final = 1_000
 """Maximum number of counts by hour; the oldest are deleted first."""
+TEXT_CHARS_MAX: Final = 512
 PATH_CHARS_MAX: Final = 100
 ERROR_CHARS_MAX: Final = 300
 OTHERS: Final = "(others)"
@@ -92,24 +93,23 @@ class RefusalReport(msgspec.Struct, frozen=True):
 
 
 class Folded:
-    """Refusals of which equal ones are one entry. At most `ENTRIES_MAX` causes are kept apart."""
+    """Refusals of which equal ones are one entry."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[object, ...], Refusal] = {}
 
-    def add(self, new: Refusal, *, evict: bool = False) -> None:
-        """Add a refusal. Beyond the limit the entry that is over for longest is deleted, or all share one."""
+    def add(self, new: Refusal) -> None:
+        """Add a refusal."""
         old = self._entries.pop(new.cause, None)
-        if old is None and len(self._entries) >= ENTRIES_MAX:
-            if evict:
-                self._entries.pop(next(iter(self._entries)))
-            else:
-                new = msgspec.structs.replace(new, peer=OTHERS, path="", error="")
-                old = self._entries.pop(new.cause, None)
         if old is not None:
             new = msgspec.structs.replace(new, first_s=old.first_s, count=old.count + new.count)
         # At the end: the dictionary is in the order of the latest occurrence.
         self._entries[new.cause] = new
+
+    def keep_newest(self, entries_max: int) -> None:
+        """Delete the entries that occurred least recently."""
+        while len(self._entries) > entries_max:
+            del self._entries[next(iter(self._entries))]
 
     def newest_first(self) -> tuple[Refusal, ...]:
         """Return the entries."""
@@ -121,7 +121,8 @@ class RefusalNotes:
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
         self._now_s = now_s
-        self._new = Folded()
+        self._new: dict[tuple[str, int, str, str, str, str, str], list[float]] = {}
+        """First and last time and number, by the arguments of `note`."""
         self.report = RefusalReport()
         """What the supervisor sent last. Only the store process gets it."""
 
@@ -136,26 +137,35 @@ class RefusalNotes:
         error: str = "",
         remedy: str = "",
     ) -> None:
-        """Note a refusal. A path is noted without its query."""
+        """Note a refusal. Texts are checked in `take`, because overload must be refused cheaply."""
+        key = (reason, status, drain, peer, path[:TEXT_CHARS_MAX], error[:TEXT_CHARS_MAX], remedy)
+        if key not in self._new and len(self._new) >= ENTRIES_MAX:
+            key = (reason, status, drain, OTHERS, "", "", remedy)
         now_s = self._now_s()
-        self._new.add(
-            Refusal(
-                drain=drain,
-                peer=peer,
-                path=_cut(path.partition("?")[0], PATH_CHARS_MAX),
-                status=status,
-                reason=reason,
-                error=_cut(error, ERROR_CHARS_MAX),
-                remedy=remedy or REMEDIES.get(reason, SEE_LOG),
-                first_s=now_s,
-                last_s=now_s,
-            )
-        )
+        times = self._new.setdefault(key, [now_s, now_s, 0])
+        times[1] = now_s
+        times[2] += 1
 
     def take(self) -> tuple[Refusal, ...]:
-        """Return the refusals since the last call, oldest first."""
-        new, self._new = self._new, Folded()
-        return new.newest_first()[::-1]
+        """Return the refusals since the last call, oldest first. Paths have no query."""
+        new, self._new = self._new, {}
+        folded = Folded()
+        for (reason, status, drain, peer, path, error, remedy), (first_s, last_s, count) in new.items():
+            folded.add(
+                Refusal(
+                    drain=drain,
+                    peer=peer,
+                    path=_cut(path.partition("?")[0], PATH_CHARS_MAX),
+                    status=status,
+                    reason=reason,
+                    error=_cut(error, ERROR_CHARS_MAX),
+                    remedy=remedy or REMEDIES.get(reason, SEE_LOG),
+                    first_s=first_s,
+                    last_s=last_s,
+                    count=int(count),
+                )
+            )
+        return folded.newest_first()[::-1]
 
 
 def _cut(text: str, chars_max: int) -> str:
@@ -176,7 +186,8 @@ class RefusalBook:
         """Add what a process reports."""
         for refusal in refusals:
             self.version += 1
-            self._newest.add(refusal, evict=True)
+            self._newest.add(refusal)
+            self._newest.keep_newest(ENTRIES_MAX)
             hour_s = int(refusal.last_s) // HOUR_S * HOUR_S
             key = (hour_s, refusal.drain, refusal.reason, refusal.status)
             self._hours[key] = self._hours.get(key, 0) + refusal.count
