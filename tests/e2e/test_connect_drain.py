@@ -76,6 +76,9 @@ def test_a_signed_drain_is_connected_by_following_the_page_alone(
         [toml] = re.findall(r'<code class="copy" id="toml">([^<]*)</code>', page)
         [pid] = re.findall(r"kill -HUP (\d+)", page)
         [url] = re.findall(r'<code class="copy" id="new-url">([^<]+)</code>', page)
+        # What a browser without scripts follows, before and after the reload.
+        [again] = re.findall(r'<a href="(/connect\?wait=[^"]+)">Check again', page)
+        early = receiver.get(again).body.decode()
         with Path(file).open("a") as settings:
             settings.write(html.unescape(toml))
         os.kill(int(pid), signal.SIGHUP)
@@ -91,8 +94,11 @@ def test_a_signed_drain_is_connected_by_following_the_page_alone(
         connected = verdict_after(receiver, "done")
 
         refusals = receiver.get("/api/v1/refusals").json()
-        log, shown = receiver.log(), receiver.get("/connect?drain=production").body.decode()
+        log, shown = receiver.log(), receiver.get(again).body.decode()
 
+    assert "paste the settings and reload" in early
+    assert "signature_secret" not in early
+    assert "The drain is connected." in shown
     assert url.endswith(drain["path"])
     assert (refused.status, answer.status) == (403, 200)
     assert "signature does not match" in failed["text"]

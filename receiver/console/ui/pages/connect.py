@@ -25,7 +25,7 @@ WORDS: Final = {"done": "✓", "failed": "✕", "waiting": "…"}
 
 async def build(view: View) -> Context:
     """Return the address and headers of the chosen drain, and its check list."""
-    settings, new = view.facts.settings, new_drain(view)
+    settings, new, added = view.facts.settings, new_drain(view), _added(view)
     drain = chosen_drain(view)
     steps = await checks(view)
     return {
@@ -39,6 +39,7 @@ async def build(view: View) -> Context:
         "checks": steps,
         "verdict": verdict(steps),
         "new": new,
+        "added": added if new or not is_configured(settings, added) else "",
         "new_url": endpoint_url(settings, new.drain, new.host) if new else "",
         "new_header": header_of(view),
         "signatures": SIGNATURES,
@@ -48,19 +49,28 @@ async def build(view: View) -> Context:
 
 async def checks(view: View) -> list[DeliveryStep]:
     """Return the check list of the chosen drain, or of a drain that is being added."""
-    settings, new = view.facts.settings, view.query.get("new", "")
-    if new and not is_configured(settings, new):
+    settings, added = view.facts.settings, _added(view)
+    if added and not is_configured(settings, added):
         return not_configured()
     drain = chosen_drain(view)
     steps = checks_of(settings, drain, await evidence_of(view, drain))
-    return [DeliveryStep(CONFIGURED, "done", "The receiver has loaded it."), *steps] if new else steps
+    return (
+        [DeliveryStep(CONFIGURED, "done", "The receiver has loaded it."), *steps]
+        if "new" in view.query
+        else steps
+    )
+
+
+def _added(view: View) -> str:
+    """Return the name of the drain that is being added; empty if none is."""
+    return view.query.get("new", "") or view.query.get("wait", "")
 
 
 def chosen_drain(view: View) -> Drain:
     """Return the drain that the URL names, or that was added; the first if there is none."""
     drains = {drain.name: drain for drain in view.facts.settings.drain}
-    if (new := view.query.get("new", "")) in drains:
-        return drains[new]
+    if (added := _added(view)) in drains:
+        return drains[added]
     return drains[view.one_of("drain", drains, next(iter(drains)))]
 
 

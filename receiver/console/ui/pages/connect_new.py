@@ -24,7 +24,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 HOST: Final = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|")
 SIGNATURES: Final = {"sha1": "HMAC-SHA1", "sha256": "HMAC-SHA256", "none": "none"}
 SIGNATURE_DEFAULT = "sha1"
-PARAMETERS: Final = ("new", "signature", "header", "host")
+PARAMETERS: Final = ("new", "signature", "header", "host", "wait")
+"""`wait`: a drain that was added, so that a reload generates no secrets."""
 
 
 class NewDrain(NamedTuple):
