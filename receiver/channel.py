@@ -1,6 +1,6 @@
 """Channel between the supervisor and one child: JSON lines over a socket pair.
 
-    supervisor → child   Start  Reload  AcceptFor  Seal  Stop
+    supervisor → child   Start  Reload  AcceptFor  Seal  ShowRefusals  Stop
     child → supervisor   Ready  Report (every second)  Sealed  Failed  Stopped
 
 Invariant: a closed channel is a message too. A child that reads `None` has lost its supervisor and exits as
@@ -17,6 +17,7 @@ from typing import Generic, Self, TypeVar
 import msgspec
 
 from receiver.metrics import Snapshot
+from receiver.refusals import Refusal, RefusalReport
 from receiver.settings import MIB, Settings
 
 SEND_S = 5.0
@@ -80,6 +81,12 @@ class Seal(msgspec.Struct, frozen=True, tag=True):
     """To an intake: seal the open segment now, then send `Sealed`, because the store is about to stop."""
 
 
+class ShowRefusals(msgspec.Struct, frozen=True, tag=True):
+    """To the store process: the refusals of all processes, after each change."""
+
+    report: RefusalReport
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Finish the work in flight, send `Stopped` and exit."""
 
@@ -94,6 +101,8 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     metrics: Snapshot
     health: dict[str, str]
     """Problem of each check, by its name; empty if the check passes."""
+    refusals: tuple[Refusal, ...] = ()
+    """Those since the last report."""
 
 
 class Sealed(msgspec.Struct, frozen=True, tag=True):
@@ -112,7 +121,7 @@ class Stopped(msgspec.Struct, frozen=True, tag=True):
     """All work is finished; the process exits now."""
 
 
-ToChild = Start | Reload | AcceptFor | Seal | Stop
+ToChild = Start | Reload | AcceptFor | Seal | ShowRefusals | Stop
 ToSupervisor = Ready | Report | Sealed | Failed | Stopped
 
 Incoming = TypeVar("Incoming")

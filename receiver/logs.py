@@ -206,7 +206,12 @@ def _cause_of(fields: Mapping[str, object]) -> str:
     """Return the text that identifies a cause, without measured values, which differ from line to line."""
     known = _without_exception(fields)
     texts = [str(known[name])[:CAUSE_CHARS_MAX] for name in CAUSE_FIELDS if name in known]
-    return _MEASURED.sub("", "\n".join(texts))
+    return without_measures("\n".join(texts))
+
+
+def without_measures(text: str) -> str:
+    """Return a text without measured values, so that the texts of one cause are equal."""
+    return _MEASURED.sub("", text)
 
 
 def _without_exception(fields: Mapping[str, object]) -> Mapping[str, object]:

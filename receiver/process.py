@@ -44,6 +44,7 @@ from receiver.channel import (
     Report,
     Seal,
     Sealed,
+    ShowRefusals,
     Start,
     Stop,
     Stopped,
@@ -51,6 +52,7 @@ from receiver.channel import (
 )
 from receiver.errors import OperatorError, ReceiverError
 from receiver.metrics import Metrics
+from receiver.refusals import refused
 
 EXIT_FAILED = 1
 GARBAGE_OBJECTS = 50_000
@@ -187,6 +189,8 @@ class _ChildProcess:
             await work.reload(message)
         elif isinstance(message, AcceptFor):
             work.accept_for(message.listen_fds)
+        elif isinstance(message, ShowRefusals):
+            refused.report = message.report
         elif isinstance(message, Seal):
             self._sealing = asyncio.create_task(self._seal(work))
 
@@ -206,7 +210,7 @@ class _ChildProcess:
 
     async def _send_report(self) -> None:
         health = self._work.health() if self._work else {"start": "not ready yet"}
-        await self._channel.send(Report(self._metrics.snapshot(), health))
+        await self._channel.send(Report(self._metrics.snapshot(), health, refused.take()))
 
 
 def settle_memory() -> None:

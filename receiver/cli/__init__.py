@@ -28,6 +28,7 @@ VERBS = {
     "completion": "Print the script that completes commands, options and stored names in a shell.",
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop dead letters.",
+    "doctor": "Find out why spans of a drain do not arrive, and check this machine.",
     "explain": "Explain a trace by a language model, through the gateway of the platform.",
     "export": "Write all spans that match a filter into a file.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
@@ -50,7 +51,7 @@ QUERY_COMMANDS: Final = frozenset(
 )
 """Commands that `receiver.cli.console.questions` builds; the others have a module of their name."""
 FOLDERS: Final = {
-    "receiver": ("config", "dead", "journal", "ledger", "sampling", "schema", "serve", "version"),
+    "receiver": ("config", "dead", "doctor", "journal", "ledger", "sampling", "schema", "serve", "version"),
     "platform": ("explain", "platform"),
     "shell": ("completion",),
 }

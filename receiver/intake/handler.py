@@ -22,6 +22,7 @@ from aiohttp.helpers import RequestKey
 from aiohttp.web_request import BaseRequest
 
 from receiver.errors import MethodNotAllowed, ReceiverError, Refused
+from receiver.http.peer import network_of
 from receiver.intake import answers, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
@@ -33,6 +34,7 @@ from receiver.intake.routes import KeepWebhook, Routes, Sender
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, Outcome
+from receiver.refusals import refused
 from receiver.settings import Drain, Limits
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -96,7 +98,11 @@ class DeliveryHandler:
     async def answer(self, request: BaseRequest) -> Reply:
         """Answer one request that aiohttp has parsed."""
         # Decided first, so that every later error is encoded as the sender expects.
-        context = RequestContext(media.answer_kind(request.headers.get("Content-Type")))
+        context = RequestContext(
+            media.answer_kind(request.headers.get("Content-Type")),
+            peer=network_of(request.remote),
+            path=request.raw_path,
+        )
         try:
             request_head = self._read_head(request, context)
         except (ReceiverError, HttpRefused) as error:
@@ -283,9 +289,9 @@ class DeliveryHandler:
             )
         return sender
 
-    def refuse_method(self, path: str) -> Reply:
+    def refuse_method(self, path: str, peer: str) -> Reply:
         """Answer an unknown method and close the connection without reading a body."""
-        context = RequestContext(ContentKind.JSON)
+        context = RequestContext(ContentKind.JSON, peer=peer, path=path)
         try:
             context.route = self.routes.find(path)
             error: ReceiverError = MethodNotAllowed(head.METHOD_NOT_ALLOWED)
@@ -296,7 +302,10 @@ class DeliveryHandler:
     def _refuse_delivery(self, request_head: Head, sender: Sender | None, error: Exception) -> Reply:
         """Refuse a delivery. If the sender is not known yet, it is counted for the first admitted drain."""
         drain = sender.drain if sender is not None else request_head.admitted[0].drain
-        return self._refuse(RequestContext(request_head.kind, request_head.route, drain.name), error)
+        where = RequestContext(
+            request_head.kind, request_head.route, drain.name, peer=request_head.peer, path=request_head.path
+        )
+        return self._refuse(where, error)
 
     def _refuse(self, context: RequestContext, error: Exception) -> Reply:
         """Count and log a request that is not accepted, and return the reply."""
@@ -308,6 +317,7 @@ class DeliveryHandler:
         else:
             name, reply = answers.reason_of(type(error).__name__), answers.HANG_UP
         self._metrics.add("refusals", reason=name)
+        _note_refusal(name, context, reply.status, error)
         if reply is not answers.HANG_UP:
             _log_refusal(name, context, reply.status, error)
         return self._count_reply(context, reply)
@@ -335,6 +345,19 @@ def _set_reply(reply_future: asyncio.Future[Reply], reply: Reply) -> None:
 def _partly(request_head: Head, outcome: Outcome) -> Reply:
     reply = answers.accepted(request_head.kind, rejected_span_count=outcome.rejected, message=outcome.message)
     return reply.with_header(request_head.route.header_line)
+
+
+def _note_refusal(name: str, context: RequestContext, status: int, error: Exception) -> None:
+    """Note a refusal for the pages, with the cause that the log names."""
+    detail = error.log_fields.get("error", "") if isinstance(error, Refused) else ""
+    refused.note(
+        name,
+        status=status,
+        drain=context.drain_name,
+        peer=context.peer,
+        path=context.path,
+        error=detail or str(error),
+    )
 
 
 def _log_refusal(name: str, context: RequestContext, status: int, error: Exception) -> None:

@@ -43,6 +43,8 @@ class RequestContext:
     drain_name: str = ""
     is_endpoint_test: bool = False
     """Whether the request is an endpoint test, answered 200, and not a delivery."""
+    peer: str = ""
+    path: str = ""
 
     @property
     def is_webhook(self) -> bool:
@@ -72,6 +74,8 @@ class Head:
     only_sender: Sender | None = None
     """Sender, if the head alone identifies it and a delivery with this head was accepted before."""
 
+    peer: str = ""
+    path: str = ""
     senders: dict[str, Sender] = field(default_factory=dict)
     """Cache of the senders of this route and content kind, by name of the drain."""
 
@@ -135,6 +139,8 @@ def read(request: BaseRequest, routes: Routes, route: Route, context: RequestCon
         inline_bytes_max=inline_bytes_max(route, admitted),
         is_endpoint_test=is_test,
         senders=route.senders[kind],
+        peer=context.peer,
+        path=context.path,
     )
 
 

@@ -31,11 +31,13 @@ from receiver.channel import (
     Report,
     Seal,
     Sealed,
+    ShowRefusals,
     Start,
     Stop,
 )
 from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
+from receiver.refusals import RefusalBook
 from receiver.settings import MIB, Settings
 from receiver.supervisor.restart_history import REPORTED_MIN, RestartHistory
 from receiver.supervisor.sockets import DescriptorReserve
@@ -108,6 +110,7 @@ class Child:
         *,
         reserve: DescriptorReserve | None = None,
         origins: Mapping[str, str] | None = None,
+        refusals: RefusalBook | None = None,
     ) -> None:
         self.name = role.name
         self.pid = 0
@@ -118,6 +121,7 @@ class Child:
         self._on_change = on_change
         self._patience = patience or Patience()
         self._reserve = reserve or DescriptorReserve()
+        self._refusals, self._shown_version = refusals or RefusalBook(), 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: ChildChannel | None = None
         self._health: dict[str, str] = {}
@@ -178,6 +182,12 @@ class Child:
         if self._channel and self.is_ready and listen_fds != self._accepts_for:
             self._accepts_for = listen_fds
             await self._channel.send(AcceptFor(tuple(sorted(listen_fds))))
+
+    async def show_refusals(self) -> None:
+        """Send the refusals of all processes if they have changed."""
+        if self._channel and self.is_ready and self._refusals.version != self._shown_version:
+            self._shown_version = self._refusals.version
+            await self._channel.send(ShowRefusals(self._refusals.report()))
 
     async def seal(self) -> None:
         """Make the process seal its open segment, and wait for at most `seal_s`."""
@@ -350,6 +360,7 @@ class Child:
             self._failure = message
         elif isinstance(message, Report):
             self._health, self._reported = message.health, message.metrics
+            self._refusals.add(message.refusals)
 
     async def _reap(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for the process to exit, kill it after `exit_s`, and return its exit status.
@@ -373,6 +384,7 @@ class Child:
         self.is_ready = False
         # The replacement accepts only from its own socket until it gets a new `AcceptFor`.
         self._accepts_for = frozenset()
+        self._shown_version = 0
         # A `seal` that waits for this process must not wait for its time-out.
         self._sealed.set()
         self._on_change()
@@ -380,18 +392,9 @@ class Child:
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: ours plus malloc settings, without systemd's variables."""
-    supervisor_only = {
-        "LISTEN_PID",
-        "LISTEN_FDS",
-        "LISTEN_FDNAMES",
-        "NOTIFY_SOCKET",
-        "WATCHDOG_USEC",
-        "WATCHDOG_PID",
-    }
-    return MALLOC_SETTINGS | {name: value for name, value in own.items() if name not in supervisor_only}
+    ours = {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
+    return MALLOC_SETTINGS | {name: value for name, value in own.items() if name not in ours}
 
 
 def _exit_text(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    return f"signal {signal.Signals(-status).name}"
+    return f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"

@@ -28,6 +28,7 @@ from receiver.durable.files import (
     write_unsynced,
 )
 from receiver.errors import CommandFailed, OperatorError
+from receiver.settings import Settings
 
 STATE_NAME = "receiver.json"
 POLL_S = 0.05
@@ -67,6 +68,15 @@ class ReceiverState(msgspec.Struct, frozen=True, kw_only=True):
         if "api" not in self.urls:
             raise CommandFailed("the API of the receiver is off; expected api.enabled = true and a restart")
         return self.urls["api"]
+
+
+def running_receiver(settings: Settings) -> ReceiverState | None:
+    """Return the receiver that runs on this data directory. Ignores the state file of a killed receiver."""
+    directory = Path(settings.data_dir)
+    if not (directory / STATE_NAME).exists():
+        return None
+    state = read_state(directory)
+    return state if Path(f"/proc/{state.pids.supervisor}").exists() else None
 
 
 def read_state(directory: Path) -> ReceiverState:

@@ -32,6 +32,7 @@ from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_completed
+from receiver.refusals import RefusalBook
 from receiver.settings import Settings
 from receiver.supervisor.banner import startup_banner
 from receiver.supervisor.budget import MARK_S, FailureBudget
@@ -107,6 +108,7 @@ class Supervisor:
         self._metrics = Metrics("supervisor")
         self._budget = FailureBudget(time.monotonic)
         self._summary = Summary()
+        self._refusals = RefusalBook()
         self._started_at = instant_text(time.time())
         self._stop = asyncio.Event()
         self._is_past_head_start = asyncio.Event()
@@ -202,6 +204,7 @@ class Supervisor:
             self._plan.patience,
             reserve=self._reserve,
             origins=self._origins,
+            refusals=self._refusals,
         )
 
     def _handle_signals(self) -> None:
@@ -345,6 +348,7 @@ class Supervisor:
                 self._write_state()
             # Silence of an intake is no event, so `_cover_intakes` must look again at every tick.
             self._is_changed.set()
+            await self._store.show_refusals()
             logs.limited.flush()
 
     async def _cover_intakes(self) -> None:

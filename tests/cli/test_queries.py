@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import pytest
 
-from receiver.cli.shell.api_client import query_receiver, running_receiver
+from receiver.cli.shell.api_client import query_receiver
 from receiver.engine import schema
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import OperatorError
 from receiver.settings import Settings
-from receiver.supervisor.data_dir import STATE_NAME
+from receiver.supervisor.data_dir import STATE_NAME, running_receiver
 from tests.support.commands import run
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.fake_clickhouse import ROOT, schema_sources

@@ -10,7 +10,7 @@ from typing import Literal
 import click
 import msgspec
 
-from receiver.cli.shell.api_client import Row, query_receiver, receiver_or_store, running_receiver, store_of
+from receiver.cli.shell.api_client import Row, query_receiver, receiver_or_store, store_of
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
@@ -22,7 +22,7 @@ from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.settings import Settings
 from receiver.sizes import counted, size_text
-from receiver.supervisor.data_dir import ReceiverState
+from receiver.supervisor.data_dir import ReceiverState, running_receiver
 from receiver.time_range import parse_since
 
 POLL_S = 1.0

@@ -23,7 +23,6 @@ from receiver.cli.shell.api_client import (
     parsed_rows,
     query_receiver,
     receiver_or_store,
-    running_receiver,
 )
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
@@ -35,7 +34,7 @@ from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.settings import Settings
 from receiver.sizes import counted, duration_text
-from receiver.supervisor.data_dir import ReceiverState
+from receiver.supervisor.data_dir import ReceiverState, running_receiver
 
 Format = Literal["table", "json", "jsonl", "otlp"]
 

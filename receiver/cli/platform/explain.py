@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from receiver.cli.shell.api_client import Row, query_receiver, running_receiver
+from receiver.cli.shell.api_client import Row, query_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
 from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.platform.explain.request import Preview
 from receiver.sizes import counted
+from receiver.supervisor.data_dir import running_receiver
 
 NOT_IN_THE_TRACE = "(not supported: the trace has no span {})"
 

@@ -8,14 +8,11 @@ from typing import Literal
 
 import click
 
-from receiver import transcode
-from receiver.cli.receiver.preflight import Finding, inspect_machine
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import settings_options, sources_of
-from receiver.config.addresses import parse_store_url
 from receiver.config.checks import require_engine, require_place
 from receiver.config.show import as_json, as_toml
-from receiver.engine.connection_check import inspect_server
+from receiver.doctor.machine import Finding, inspect_machine, server_findings
 from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
 from receiver.settings import Settings
@@ -76,11 +73,5 @@ def check(config: str | None, *, connect: bool, **flags: object) -> None:
 
 def _inspected(settings: Settings, *, connect: bool) -> Iterator[Finding]:
     yield from inspect_machine(settings, datetime.now(UTC))
-    if not connect:
-        return
-    url = parse_store_url(settings.store.url)
-    if url is None:
-        yield Finding("note", "the store is embedded: there is no server to connect to")
-        return
-    for checked in inspect_server(settings, url, transcode.SCHEMAS):
-        yield Finding("note" if checked.is_fine else "problem", checked.text)
+    if connect:
+        yield from server_findings(settings)

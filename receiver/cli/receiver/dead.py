@@ -13,14 +13,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from receiver.cli.shell.api_client import (
-    NotDone,
-    NothingFound,
-    Row,
-    query_receiver,
-    required_receiver,
-    running_receiver,
-)
+from receiver.cli.shell.api_client import NotDone, NothingFound, Row, query_receiver, required_receiver
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
@@ -29,6 +22,7 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
+from receiver.supervisor.data_dir import running_receiver
 
 
 class _Named(TypedDict):

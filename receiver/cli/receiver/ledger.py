@@ -11,7 +11,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
+from receiver.cli.shell.api_client import query_receiver, store_of
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
 from receiver.errors import OperatorError, Refused
@@ -20,6 +20,7 @@ from receiver.ledger.balance import OfflineBalanceSource
 from receiver.reports import LEDGER_SINCE, LedgerReport
 from receiver.settings import Settings
 from receiver.sizes import counted
+from receiver.supervisor.data_dir import running_receiver
 
 COUNTS = (
     "received",

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from receiver import transcode
-from receiver.cli.shell.api_client import query_receiver, running_receiver, store_of
+from receiver.cli.shell.api_client import query_receiver, store_of
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
@@ -20,6 +20,7 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.ledger.ledger import is_first_on, read_sums
 from receiver.sizes import counted
 from receiver.store_process.lost_tables import LostTables
+from receiver.supervisor.data_dir import running_receiver
 
 DIGITS_MAX = 4
 """Maximum number of digits in each part of a version."""

@@ -32,7 +32,7 @@ from receiver.http.media_types import JSON, JSON_LINES
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import STATE_NAME, ReceiverState, read_state
+from receiver.supervisor.data_dir import ReceiverState, running_receiver
 
 Row = dict[str, Any]
 Item = TypeVar("Item")
@@ -77,15 +77,6 @@ class NotReady(CommandFailed):
 
 class NotDone(CommandFailed):
     """The receiver responded with 409: the action is impossible now."""
-
-
-def running_receiver(settings: Settings) -> ReceiverState | None:
-    """Return the receiver that runs on this data directory. Ignores the state file of a killed receiver."""
-    directory = Path(settings.data_dir)
-    if not (directory / STATE_NAME).exists():
-        return None
-    state = read_state(directory)
-    return state if Path(f"/proc/{state.pids.supervisor}").exists() else None
 
 
 def required_receiver(settings: Settings) -> ReceiverState:

@@ -2,6 +2,7 @@
 
 GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
 GET /api/v1/schema                                        state of the tables
+GET /api/v1/refusals                                      newest refusals, and their number by hour
 GET /api/v1/health                                        checks of store and writer
 GET /api/v1/openapi.json, /docs                           description of all routes: see `openapi`
 """
@@ -27,6 +28,7 @@ from receiver.console.api.route import Route, routes_of
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.parameter_types import with_default
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
+from receiver.refusals import refused
 from receiver.reports import LEDGER_SINCE
 
 _LEDGER: Final = Operation(
@@ -59,11 +61,13 @@ class StatusRoutes:
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
         schema = Operation("schema", "State of the tables.", errors=BY_STORE)
+        refusals = Operation("refusals", "Newest refused requests, and their number by hour and reason.")
         health = Operation("health", "Checks of the store and the writer.")
         description = Operation("description", "This description.")
         return (
             Route("GET", "/api/v1/ledger", self._ledger, "viewer", operation=_LEDGER),
             Route("GET", "/api/v1/schema", self._schema, "viewer", operation=schema),
+            Route("GET", "/api/v1/refusals", _refusals, "viewer", operation=refusals),
             Route("GET", "/api/v1/health", self._health, "viewer", within_projects=True, operation=health),
             Route(
                 "GET",
@@ -93,6 +97,12 @@ class StatusRoutes:
         reject_unknown_parameters(request.query)
         checks = self.health()
         return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
+
+
+async def _refusals(request: web.Request) -> web.Response:
+    """Answer with the refusals of all processes since the start."""
+    reject_unknown_parameters(request.query)
+    return whole_json(HTTPStatus.OK, refused.report)
 
 
 # The description has no data of customers, so clients may store it and revalidate it.

@@ -17,6 +17,7 @@ from receiver.console.ui.admin_port import AdminReport
 from receiver.console.ui.event_refresh import RefreshEvents, fetch_nothing
 from receiver.console.ui.numbers import duration, percent
 from receiver.console.ui.results import Results
+from receiver.refusals import RefusalReport, refused
 from receiver.reports import DeadLetterOperations, LedgerQueries, WriterProgress
 from receiver.settings import Settings
 
@@ -78,6 +79,8 @@ class ReceiverFacts:
     """Returns the name of a project; empty if it is not known."""
     refresh_events: RefreshEvents = fetch_nothing
     results: Results = field(default_factory=Results)
+    refusals: Callable[[], RefusalReport] = lambda: refused.report
+    """Returns the refusals of all processes."""
 
     @property
     def settings(self) -> Settings:

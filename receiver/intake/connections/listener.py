@@ -25,6 +25,7 @@ from receiver.intake.connections.load_shedding import LoadShedder
 from receiver.intake.connections.wrong_protocol import handshake_cause
 from receiver.logs import limited
 from receiver.metrics import Metrics
+from receiver.refusals import refused
 from receiver.settings import Settings
 
 ACCEPTS_MAX = 64
@@ -293,6 +294,7 @@ class DrainListener:
         connection = AcceptedConnection(self, sock, address, is_refused=not self._has_room(address))
         if connection.is_refused:
             self._metrics.add("refusals", reason="connection")
+            refused.note("connection", peer=address, error="the limit of open connections is reached")
             # During a flood even refusals with an answer would use up memory and descriptors.
             if len(self._refused) >= REFUSALS_MAX:
                 sock.close()

@@ -21,6 +21,7 @@ from receiver.intake.answers import LINGER_S
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import ContentKind
+from receiver.refusals import refused
 
 HELD_MAX = 1_024
 """Maximum number of sockets that linger after the answer. Above it, the oldest is closed."""
@@ -72,6 +73,7 @@ class LoadShedder:
 
     def _shed(self, sock: socket.socket, error: str) -> None:
         self._metrics.add("refusals", reason="overloaded_connection")
+        refused.note("overloaded_connection", status=OVERLOADED_REPLY.status, error=error)
         # Without a drain, because the request is not read.
         self._metrics.add("deliveries", drain="", status=str(OVERLOADED_REPLY.status))
         limited.warning("overloaded_connection", "new connections are answered 503", error=error)

@@ -15,6 +15,7 @@ from receiver.http.aiohttp_internals import Message, ParseFailure
 from receiver.http.parser import FIELD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
 from receiver.intake.connections import wrong_protocol
 from receiver.logs import limited
+from receiver.refusals import refused
 
 UNKNOWN_METHOD = re.compile(rb"[A-Za-z][A-Za-z-]{0,31} (/[!-~]*) HTTP/1\.[01]\r\n")
 """A request line whose method the parser does not know; captures the path."""
@@ -47,8 +48,9 @@ def logged_refusal(error: HttpProcessingError, first: bytes, peer: str) -> tuple
     status, text = refusal_of(error)
     # Only the first bytes of a connection show which protocol the peer speaks.
     if first and (isinstance(error, BadHttpMethod) or error.message.startswith(H2_PREFACE_MESSAGE)):
-        wrong_protocol.warn("connection refused", wrong_protocol.protocol_of(first), peer)
+        wrong_protocol.warn("connection refused", wrong_protocol.protocol_of(first), peer, status)
     else:
+        refused.note(f"http_{status}", status=status, peer=peer, error=text)
         limited.warning(f"http_{status}", "request refused", cause=f"http_{status}", peer=peer, error=text)
     return status, text
 

@@ -380,7 +380,9 @@ class IntakeProtocol(AiohttpConnection):
     ) -> StreamResponse:
         """Answer a request that aiohttp could not parse, or that failed with an unexpected error."""
         if isinstance(exc, BadHttpMethod) and (unknown_method := UNKNOWN_METHOD.match(self._refused_line)):
-            reply = self._endpoint.delivery_handler.refuse_method(unknown_method[1].decode("ascii"))
+            reply = self._endpoint.delivery_handler.refuse_method(
+                unknown_method[1].decode("ascii"), self._connection.address
+            )
         elif isinstance(exc, HttpProcessingError):
             reply = answers.http_refusal(*logged_refusal(exc, self._refused_line, self._connection.address))
             self._endpoint.count_http_refusal(reply.status)

@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass, replace
 
 from receiver.logs import limited
+from receiver.refusals import refused
 
 H2_PREFACE = b"PRI * HTTP/2.0"
 TLS_HANDSHAKE_RECORD = b"\x16\x03"
@@ -127,6 +128,7 @@ def handshake_cause(error: OSError) -> Cause:
     return TIMED_OUT if isinstance(error, TimeoutError | ConnectionAbortedError) else CLOSED
 
 
-def warn(event: str, cause: Cause, peer: str) -> None:
-    """Log a connection that cannot be served."""
+def warn(event: str, cause: Cause, peer: str, status: int = 0) -> None:
+    """Log and note a connection that cannot be served. `status`: of its answer, if it got one."""
+    refused.note(cause.key, status=status, peer=peer, error=cause.error, remedy=cause.action)
     limited.warning(cause.key, event, cause=cause.key, peer=peer, error=cause.error, action=cause.action)

@@ -33,6 +33,7 @@ from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.platform.deployment_events.event_table import store_events
 from receiver.platform.installations.platform_records import PlatformRecords
 from receiver.platform.installations.records import State
+from receiver.refusals import HourCount, Refusal, RefusalReport
 from receiver.settings import Access, Settings, User
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
@@ -109,10 +110,14 @@ FULLER_URLS = (
     f"/trace/{HUGE_TRACE}",
     f"/trace/{HOSTILE_TRACE}?show=flame",
     f"/trace/{HOSTILE_TRACE}?show=statistics&by=http.route",
+    "/connect?new=production&host=traces.example",
     "/platform",
 )
 """Pages with parameters that add content."""
 URLS = PAGE_URLS + FULLER_URLS
+
+REFUSAL = Refusal(reason="no_such_path", status=404, path=f"/{HOSTILE[0]}", error=HOSTILE[0] * 20)
+HOSTILE_REFUSALS = RefusalReport((REFUSAL,), (HourCount(FIRST_SPAN_S, "", "no_such_path", 404, 12_345),))
 
 
 def _span(number: int, name: str, service: str, **more: object) -> Row:
@@ -275,6 +280,7 @@ def facts(tmp_path: Path) -> Iterator[FactsOfTest]:
     """Yield the facts of a receiver without deliveries. Tests replace some of them."""
     with ThreadPoolExecutor(2) as pool:
         facts = facts_of(tmp_path, pool)
+        facts.refusals = lambda: HOSTILE_REFUSALS
         facts.dead_letters = DeadLettersToRead(lambda _name: _hostile_body(tmp_path), list)
         yield facts
 

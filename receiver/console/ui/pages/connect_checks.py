@@ -17,6 +17,7 @@ from receiver.console.ui.numbers import ago
 from receiver.console.ui.pages.receiver import OUTCOMES
 from receiver.console.ui.view import View
 from receiver.errors import ReceiverError, StoreTrouble
+from receiver.refusals import REMEDIES
 from receiver.settings import Drain, Settings
 from receiver.sizes import counted, size_text
 
@@ -111,17 +112,28 @@ async def _newest(view: View) -> Row | None:
     return answer.rows[0] if answer.rows else None
 
 
+CONFIGURED = "In the settings"
+"""Step before the others while a drain is being added."""
+STEPS = ("Reached", "Signature and token accepted", "Decoded", "Project found", "Stored", "Readable")
+
+
+def not_configured() -> list[DeliveryStep]:
+    """Return the steps of a drain that is not in the settings yet."""
+    missing = DeliveryStep(CONFIGURED, "waiting", "Not yet: paste the settings and reload the receiver.")
+    return [missing, *(DeliveryStep(name, "waiting", "") for name in STEPS)]
+
+
 def checks_of(settings: Settings, drain: Drain, evidence: Evidence) -> list[DeliveryStep]:
     """Return the steps of a delivery in their order."""
-    results = {
-        "Reached": _reached(drain, evidence),
-        "Signature and token accepted": _credentials(drain, evidence),
-        "Decoded": _decoded(settings, drain, evidence),
-        "Project found": _project(settings, evidence),
-        "Stored": _stored(evidence),
-        "Readable": _readable(evidence),
-    }
-    return [DeliveryStep(name, state, text) for name, (state, text) in results.items()]
+    results = (
+        _reached(drain, evidence),
+        _credentials(drain, evidence),
+        _decoded(settings, drain, evidence),
+        _project(settings, evidence),
+        _stored(evidence),
+        _readable(evidence),
+    )
+    return [DeliveryStep(name, *result) for name, result in zip(STEPS, results, strict=True)]
 
 
 def verdict(checks: list[DeliveryStep]) -> DeliveryStep:
@@ -163,7 +175,7 @@ def _credentials(drain: Drain, evidence: Evidence) -> StepResult:
     if number := evidence.statuses.get("403"):
         return "failed", (
             f"{counted(number, 'request')} refused with 403: the signature does not match, or the token is "
-            "that of another path. Give sender and receiver the same secret."
+            f"that of another path. {REMEDIES['not_allowed']}"
         )
     return "waiting", ""
 
@@ -173,12 +185,9 @@ def _decoded(settings: Settings, drain: Drain, evidence: Evidence) -> StepResult
         return "done", f"{counted(evidence.received, 'span')} in the last 24 hours."
     limit = size_text(drain.body_bytes_max or settings.limits.body_bytes_max)
     causes = {
-        "400": "the body is not OTLP traces. Let the sender use OTLP over HTTP, as JSON or protobuf; the "
-        "receiver's log names the place of the mistake.",
-        "415": "the content type is not supported. Let the sender use application/json or "
-        "application/x-protobuf.",
-        "413": f"the body is larger than {limit}. Let the sender use smaller batches, or raise "
-        "body_bytes_max.",
+        "400": f"the body is not OTLP traces. {REMEDIES['malformed_body']}",
+        "415": f"the content type is not supported. {REMEDIES['unsupported_media']}",
+        "413": f"the body is larger than {limit}. {REMEDIES['body_too_large']}",
         "503": "the receiver was overloaded or its journal full. See the page Receiver.",
     }
     for status, cause in causes.items():

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from receiver import __version__, transcode
 from receiver.config.keys import INDEX, Key, key_text, setting_keys
@@ -15,6 +18,7 @@ from receiver.console.ui.admin_port import AdminReport
 from receiver.console.ui.page import Context
 from receiver.console.ui.view import View
 from receiver.errors import ReceiverError
+from receiver.refusals import RefusalReport
 from receiver.reports import LedgerReport
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings
 
@@ -86,6 +90,7 @@ async def build(view: View) -> Context:
         "ledger_trouble": trouble,
         "answered": _answered(admin, facts.settings) if admin else [],
         "status_name": status_name,
+        "refusals": shown_refusals(facts.refusals()),
         "admin": admin,
         "problems": _problems(admin, facts.health()),
         "certificate_days": _certificate_days(admin),
@@ -139,6 +144,28 @@ def _answered(admin: AdminReport, settings: Settings) -> list[Answered]:
     drains = [*(drain.name for drain in settings.drain), ""]
     answered = [Answered(name, admin.by("status", "deliveries_total", drain=name)) for name in drains]
     return [row for row in answered if row.drain or row.statuses]
+
+
+class ShownRefusals(NamedTuple):
+    """Refused requests as pages show them."""
+
+    newest: list[dict[str, object]]
+    hours: list[dict[str, object]]
+
+
+def shown_refusals(report: RefusalReport, drain: str | None = None) -> ShownRefusals:
+    """Return the refusals of all drains, or of one drain and of requests that belong to no drain."""
+    drains = {drain, ""}
+    newest = [each for each in report.newest if drain is None or each.drain in drains]
+    hours = [each for each in report.hours if drain is None or each.drain in drains]
+    return ShownRefusals(
+        [{**structs.asdict(each), "last": _instant(each.last_s)} for each in newest],
+        [{**structs.asdict(each), "hour": _instant(each.hour_s)} for each in hours],
+    )
+
+
+def _instant(at_s: float) -> str:
+    return datetime.fromtimestamp(int(at_s), UTC).isoformat()
 
 
 def status_name(status: str) -> str:

@@ -12,6 +12,7 @@ from receiver.console.ui.page import Page
 from receiver.console.ui.pages import (
     compare,
     connect,
+    connect_new,
     dead_letter,
     deployment,
     errors,
@@ -110,7 +111,7 @@ _ALL: Final = (
         connect.build,
         "n",
         is_live=True,
-        parameters=("drain",),
+        parameters=("drain", *connect_new.PARAMETERS),
     ),
     Page(
         "views",

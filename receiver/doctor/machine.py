@@ -1,4 +1,4 @@
-"""Checks of `config check` beyond the settings: certificates, ports and the disk of this machine.
+"""Checks of `config check` and `doctor` beyond the settings: certificates, ports and disk of this machine.
 
 Never: listens on a port, or changes the disk.
 """
@@ -13,12 +13,13 @@ from pathlib import Path
 
 from cryptography import x509
 
-from receiver.cli.shell.api_client import running_receiver
-from receiver.config.addresses import listen_addresses, parse_address
+from receiver import transcode
+from receiver.config.addresses import listen_addresses, parse_address, parse_store_url
+from receiver.engine.connection_check import inspect_server
 from receiver.errors import OperatorError
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
-from receiver.supervisor.data_dir import ReceiverState
+from receiver.supervisor.data_dir import ReceiverState, running_receiver
 from receiver.supervisor.sockets import NAME_OF, require_free
 
 
@@ -37,22 +38,23 @@ class Finding:
 
 def inspect_machine(settings: Settings, now: datetime) -> Iterator[Finding]:
     """Yield everything that prevents `serve` from working with these settings on this machine."""
-    yield from _certificates(settings.tls, now)
-    yield from _ports(settings)
-    yield from _disk(settings)
+    yield from certificates(settings.tls, now)
+    yield from ports(settings)
+    yield from disk(settings)
 
 
-def _certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
+def certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
+    """Check the validity period of each certificate."""
     for key, file, level in (
         ("tls.cert_file", tls.cert_file, "problem"),
         ("tls.client_ca_file", tls.client_ca_file, "warning"),
     ):
-        for index, certificate in enumerate(_certificates_in(file)):
+        for index, certificate in enumerate(certificates_in(file)):
             which = f"certificate {index + 1} of {key} '{file}'" if index else f"{key} '{file}'"
             yield from _validity(which, certificate, level, now)
 
 
-def _certificates_in(file: str) -> list[x509.Certificate]:
+def certificates_in(file: str) -> list[x509.Certificate]:
     """Return the certificates of a file, which the check of the settings has already loaded with OpenSSL."""
     try:
         return x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
@@ -72,7 +74,7 @@ def _validity(which: str, certificate: x509.Certificate, level: str, now: dateti
         yield Finding("warning", f"{which} expires on {ends:%Y-%m-%d %H:%M} UTC, in {(ends - now).days} days")
 
 
-def _ports(settings: Settings) -> Iterator[Finding]:
+def ports(settings: Settings) -> Iterator[Finding]:
     """Check that every address can be bound, or is in use by the receiver of this data directory."""
     running = running_receiver(settings)
     for key, listen in listen_addresses(settings).items():
@@ -94,7 +96,8 @@ def _is_port_of(running: ReceiverState, key: str, listen: str) -> bool:
     return bool(bound) and parse_address(bound).port == parse_address(listen).port
 
 
-def _disk(settings: Settings) -> Iterator[Finding]:
+def disk(settings: Settings) -> Iterator[Finding]:
+    """Check that the disk has as much free space as the receiver needs to accept deliveries."""
     data = Path(settings.data_dir).absolute()
     # The directory may not exist yet, and a check does not create it.
     existing = next(path for path in (data, *data.parents) if path.is_dir())
@@ -105,3 +108,13 @@ def _disk(settings: Settings) -> Iterator[Finding]:
             f"the disk under data_dir '{settings.data_dir}' has {size_text(free_bytes)} free; expected at "
             f"least journal.disk_free_min = {size_text(free_bytes_min)}: below it senders are answered 503",
         )
+
+
+def server_findings(settings: Settings) -> Iterator[Finding]:
+    """Check version, user, rights and tables of the ClickHouse server."""
+    url = parse_store_url(settings.store.url)
+    if url is None:
+        yield Finding("note", "the store is embedded: there is no server to connect to")
+        return
+    for checked in inspect_server(settings, url, transcode.SCHEMAS):
+        yield Finding("note" if checked.is_fine else "problem", checked.text)
