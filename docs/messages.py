@@ -84,7 +84,7 @@ SECTIONS = {
     "unavailable": r"(intake|journal|platform/webhooks)/",
     "access": r"console/.* (Forbidden|NotAllowed|Unauthorized):|http/(origin|media_types)\.py",
     "not-found": r".* (_routing_problem|ApiProblem refusal\.status|DeadLetterConflict|NotConfigured):"
-    r"|.* NoSuch(DeadLetter|Project|Trace):",
+    r"|.* NoSuch(DeadLetter|Project|Trace|View):",
     "filters": r"console/queries/filters/",
     "parameters": r"(ledger/|time_range|console/(api/(?!sql)|queries/(?!raw_sql)|ui/)).* MalformedBody:"
     r"|.* NoSuchDeployment:|ledger/query\.py",
