@@ -189,7 +189,7 @@ class ChartParameters(NamedTuple):
     """Length of an interval; 0: only the lines of the whole range."""
 
 
-class Source(NamedTuple):
+class ChartSource(NamedTuple):
     """Table expression of a statement, and the columns that it computes."""
 
     table: Sql
@@ -262,8 +262,8 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
         wanted = rollup_of(asked, own.groups, own.counted, own.every_s, selected, now_s)
     spans = compose("{table} WHERE {where}", where=where)
     statement = Statement(
-        _statement(own, keys, BUCKET_S, Source(spans, of_spans, sizes)),
-        _statement(own, keys, BUCKET_S_OF_HOUR, Source(SOURCE, measure.of_rows, COUNTS_OF_ROWS)),
+        _statement(own, keys, BUCKET_S, ChartSource(spans, of_spans, sizes)),
+        _statement(own, keys, BUCKET_S_OF_HOUR, ChartSource(SOURCE, measure.of_rows, COUNTS_OF_ROWS)),
         parameters,
     )
     lines = rollup_lines(store, statement, wanted)
@@ -272,7 +272,7 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
     )
 
 
-def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source: Source) -> Sql:
+def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source: ChartSource) -> Sql:
     """Return the statement. `keys`: expressions of the groups."""
     first_key, second_key = (*keys, *(Sql("''"),) * KEYS_MAX)[:KEYS_MAX]
     pieces = {"first_key": first_key, "second_key": second_key, "size": own.measure.size}

@@ -53,7 +53,7 @@ _ADDED_UP: Final = ("spans", "rate", "errors")
 """Measures whose values of all groups add up to the value of all spans."""
 
 
-class Group(NamedTuple):
+class ChartedGroup(NamedTuple):
     """A group of the chart: a row of its table."""
 
     name: str
@@ -152,7 +152,7 @@ class GroupChart:
         self._keys = [_filter_key(key.strip()) for key in by.split(",") if key.strip()]
         self._unit = _UNITS.get(measure, NUMBER)
 
-    def groups(self, rows: Sequence[Row]) -> list[Group]:
+    def groups(self, rows: Sequence[Row]) -> list[ChartedGroup]:
         """Return the rows of the table, from the lines of the whole range."""
         totals = [row for row in rows if row["start"] is None]
         measured = "value" if self._measure in _ADDED_UP else "spans"
@@ -161,7 +161,7 @@ class GroupChart:
         of_rest = all_of(*(f"{key} exists" for key in self._keys if key not in FIELDS), *map(_not, filters))
         hues = iter(HUES)
         return [
-            Group(
+            ChartedGroup(
                 "all others"
                 if row["is_rest"]
                 else ", ".join(value or "(none)" for value in _values(row))
@@ -177,7 +177,12 @@ class GroupChart:
         ]
 
     def drawn(
-        self, rows: Sequence[Row], groups: Sequence[Group], markers: Sequence[Marker], *, is_stacked: bool
+        self,
+        rows: Sequence[Row],
+        groups: Sequence[ChartedGroup],
+        markers: Sequence[Marker],
+        *,
+        is_stacked: bool,
     ) -> Markup:
         """Return the chart of the lines of the intervals."""
         timeline = Timeline(self._view)
