@@ -9,10 +9,19 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]  # has no types
-from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, async_playwright
+from playwright.async_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    ViewportSize,
+    async_playwright,
+)
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+NARROW = ViewportSize(width=320, height=640)
 WAIT_MS = 60_000
 """How long a step may take on a busy machine."""
 COLOUR_RULES = ("color-contrast", "link-in-text-block")
@@ -75,3 +84,19 @@ async def accessibility_violations(
     only = {"runOnly": {"type": "rule", "values": [*rules]}} if rules else {}
     found = await Axe().run(page, context=context, options={"resultTypes": ["violations"], **only})
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found.response["violations"]]
+
+
+async def excess_px(page: Page) -> int:
+    """Return the number of pixels by which a page is wider than its window."""
+    width: int = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return width
+
+
+async def check_themes_and_widths(page: Page) -> None:
+    """Fail if a page is not accessible or wider than the window, in a light or in a dark, narrow window."""
+    problems = [*await accessibility_violations(page), await excess_px(page)]
+    await page.emulate_media(color_scheme="dark")
+    await page.set_viewport_size(NARROW)
+    await page.evaluate("new Promise(requestAnimationFrame)")
+
+    assert [*problems, *await accessibility_violations(page), await excess_px(page)] == [0, 0]

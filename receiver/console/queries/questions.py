@@ -31,7 +31,6 @@ from receiver.console.queries.limits import (
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
 from receiver.console.queries.search import (
-    COLUMNS_MAX,
     SearchParameters,
     SearchQuery,
     TraceSummary,
@@ -40,6 +39,7 @@ from receiver.console.queries.search import (
 )
 from receiver.console.queries.sentences import SENTENCES
 from receiver.console.queries.spans import parse_own, spans, spans_arrow
+from receiver.console.queries.traces.trace_columns import COLUMNS_MAX
 from receiver.engine.store import Store
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import orjson
 from msgspec.structs import replace
@@ -29,14 +29,21 @@ from receiver.console.queries.filters.filter import (
     TraceFilter,
 )
 from receiver.console.queries.filters.filter_forms import parse_any_form
-from receiver.console.queries.filters.trace_sql import ROOT_FIRST, TraceCondition, trace_compose
+from receiver.console.queries.filters.trace_sql import TraceCondition, trace_compose
 from receiver.console.queries.filters.traceql import parse_traceql
-from receiver.console.queries.group_key import GroupKey, parse_group_key
+from receiver.console.queries.group_key import GroupKey
 from receiver.console.queries.limits import TRACES_DEFAULT, LimitedLines, within_time
 from receiver.console.queries.page_cursor import PARAMETER as CURSOR
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.selection import trace_selection
-from receiver.engine.sql_text import SECONDS_MAX, Sql, compose, joined, started_between
+from receiver.console.queries.traces.trace_columns import (
+    Order,
+    attributes_of_traces,
+    order_expression,
+    parse_columns,
+    parse_order,
+)
+from receiver.engine.sql_text import SECONDS_MAX, Sql, compose, started_between
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
@@ -47,9 +54,6 @@ RECENT_S_MAX = 86_400
 a filter by project or service a whole day is read first, because it costs little more than a statement."""
 BATCH_TRACES = 500
 """Traces that a statement summarizes: bounds its parameters, and its memory."""
-
-COLUMNS_MAX = 12
-"""Maximum number of attributes in an answer."""
 
 Match = tuple[str, int, int]
 """Id of a trace, and the times of its first and its last matching span."""
@@ -105,16 +109,6 @@ LIMIT {limit:UInt64}
 """
 _MATCHING = "SELECT TraceId FROM {table} WHERE {in_range} AND ({condition}) GROUP BY TraceId {having}"
 _WHOLE = started_between("whole_from_ns", "whole_to_ns", is_closed=True)
-_ORDERS: Final[Mapping[str, Sql]] = {
-    "started": Sql("min(Timestamp)"),
-    "duration": trace_compose("{trace_duration}"),
-    "spans": trace_compose("{trace_spans}"),
-    "errors": trace_compose("{trace_errors}"),
-    "root": trace_compose("({trace_service}, {trace_name})"),
-}
-"""Order of an answer → its expression. All other orders are by a field or an attribute."""
-NEWEST: Final = ("", "newest", "-started")
-"""Values of the parameter `sort` for the order by the newest matching span."""
 
 
 class TraceSummary(TypedDict):
@@ -130,14 +124,6 @@ class TraceSummary(TypedDict):
     errors: int
     columns: NotRequired[dict[str, str]]
     """Attribute → value of the root span, or of the earliest span that has it; empty if no span has it."""
-
-
-class Order(NamedTuple):
-    """Order of the traces of an answer: by a measure of `_ORDERS`, or else by a field or attribute."""
-
-    name: str
-    is_descending: bool
-    key: GroupKey | None = None
 
 
 class SearchParameters(NamedTuple):
@@ -163,21 +149,11 @@ class SearchQuery(NamedTuple):
 
 def parse_search(query: Mapping[str, str], time_range: TimeRange) -> SearchParameters:
     """Parse the parameters of a search."""
-    order = _parse_order(query.get("sort", ""))
+    order = parse_order(query.get("sort", ""))
     if order is not None and CURSOR in query:
         raise MalformedBody("sort and cursor: expected only one; pages are sorted by time", field="sort")
-    names = [name.strip() for name in query.get("columns", "").split(",") if name.strip()]
-    if len(names) > COLUMNS_MAX:
-        raise MalformedBody(f"columns: expected at most {COLUMNS_MAX} attributes", field="columns")
-    columns = {name: parse_group_key(name, "columns") for name in names}
+    columns = parse_columns(query.get("columns", ""))
     return SearchParameters(parse_traces(query, time_range), order, columns)
-
-
-def _parse_order(text: str) -> Order | None:
-    if text in NEWEST:
-        return None
-    name = text.removeprefix("-")
-    return Order(name, text != name, None if name in _ORDERS else parse_group_key(name, "sort", _ORDERS))
 
 
 def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:
@@ -260,7 +236,7 @@ def _summaries(
 ) -> Iterator[bytes]:
     began_s = clock()
     matched = _matched(store, wanted, now_s, page)
-    attributes, keys = _attributes(store, wanted.columns)
+    attributes, keys = attributes_of_traces(store, wanted.columns)
     statement = trace_compose(_SUMMARIES, attributes=attributes)
     for place in range(0, len(matched), BATCH_TRACES):
         if clock() - began_s >= SECONDS_MAX:
@@ -331,48 +307,9 @@ def _sorted(store: Store, condition: TraceCondition, order: Order, limit: int) -
     # Candidates are at least the matching traces, so their range is wide enough.
     if not condition.candidates:
         parameters |= _whole_range(store, matching, parameters)
-    direction = Sql("DESC") if order.is_descending else Sql("ASC")
-    if order.key is None:
-        by = compose("{value} {direction}", value=_ORDERS[order.name], direction=direction)
-    else:
-        value, is_present = _value(store, order.key)
-        parameters |= order.key.parameters
-        # Numbers by their value, then texts, then traces without the attribute.
-        by = compose(
-            "NOT max({is_present}), isNull(toFloat64OrNull({value})), toFloat64OrNull({value}) {direction}, "
-            "{value} {direction}",
-            is_present=is_present,
-            value=value,
-            direction=direction,
-        )
+    by, keys = order_expression(store, order)
     statement = compose(_SORTED, whole=_WHOLE, matching=matching, order=by)
-    return store.rows(statement, {**parameters, "limit": limit + 1})
-
-
-def _value(store: Store, key: GroupKey) -> tuple[Sql, Sql]:
-    """Return the value of a trace, and whether a span has it. The root is first, then the earliest span."""
-    found = key.expressions(store)
-    value = compose(
-        "argMinIf({value}, {root_first}, {is_present})",
-        value=found.value_sql,
-        root_first=ROOT_FIRST,
-        is_present=found.is_present_sql,
-    )
-    return value, found.is_present_sql
-
-
-def _attributes(store: Store, columns: Mapping[str, GroupKey]) -> tuple[Sql, dict[str, str]]:
-    """Return the column with the attributes of an answer, and its parameters."""
-    if not columns:
-        return Sql(""), {}
-    pairs, parameters = [], dict[str, str]()
-    for number, (name, key) in enumerate(columns.items()):
-        named = key._replace(parameter=f"column_{number}")
-        value, _ = _value(store, named)
-        shown = compose("{{prefix}_{number}:String}", prefix=Sql("name"), number=number)
-        parameters |= {**named.parameters, f"name_{number}": name}
-        pairs.append(compose("{shown}, {value}", shown=shown, value=value))
-    return compose(",\n    map({pairs}) AS columns", pairs=joined(", ", pairs)), parameters
+    return store.rows(statement, {**parameters, **keys, "limit": limit + 1})
 
 
 def _newest(

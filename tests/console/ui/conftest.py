@@ -38,7 +38,7 @@ from receiver.settings import Access, Settings, User
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.api import api_over
-from tests.support.browser import accessibility_violations, chromium, faultless_page
+from tests.support.browser import chromium, faultless_page
 from tests.support.installations import T0_S, installation
 from tests.support.receiver_facts import DeadLettersToRead, FactsOfTest, facts_of, site_of
 from tests.support.segments import DIGEST_KEY
@@ -47,7 +47,6 @@ from tests.support.token_server import PlatformServer, platform_server
 SECOND_ADMIN = User(name="ann", token="token of ann....", role="admin")
 LOOPBACK = "http://127.0.0.1:"
 WIDE = ViewportSize(width=1280, height=800)
-NARROW = ViewportSize(width=320, height=640)
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
@@ -387,19 +386,3 @@ def url_of(site: Client, path: str, **parameters: str) -> str:
     """Return the URL of a page, with the times of the shop."""
     separator = "&" if "?" in path else "?"
     return f"{LOOPBACK}{site.port}{path}{separator}{urlencode({**TIMES, **parameters})}"
-
-
-async def excess_px(page: Page) -> int:
-    """Return the number of pixels by which a page is wider than its window."""
-    width: int = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    return width
-
-
-async def check_themes_and_widths(page: Page) -> None:
-    """Fail if a page is not accessible or wider than the window, in a light or in a dark, narrow window."""
-    problems = [*await accessibility_violations(page), await excess_px(page)]
-    await page.emulate_media(color_scheme="dark")
-    await page.set_viewport_size(NARROW)
-    await page.evaluate("new Promise(requestAnimationFrame)")
-
-    assert [*problems, *await accessibility_violations(page), await excess_px(page)] == [0, 0]

@@ -17,14 +17,13 @@ from tests.console.ui.conftest import (
     LOOPBACK,
     TIMES,
     Client,
-    check_themes_and_widths,
     site_with,
     url_of,
 )
 from tests.console.ui.test_pages import query_of
 from tests.console.ui.test_service_map import GraphSource, call, group
 from tests.support.access import VIEWER, receiver_with
-from tests.support.browser import accessibility_violations, needs_chromium
+from tests.support.browser import accessibility_violations, check_themes_and_widths, needs_chromium
 from tests.support.cases import each_case
 from tests.support.receiver_facts import FactsOfTest
 

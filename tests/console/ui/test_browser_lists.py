@@ -8,8 +8,8 @@ import re
 import pytest
 from playwright.async_api import Page, Route
 
-from tests.console.ui.conftest import Client, check_themes_and_widths, url_of
-from tests.support.browser import needs_chromium
+from tests.console.ui.conftest import Client, url_of
+from tests.support.browser import check_themes_and_widths, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 

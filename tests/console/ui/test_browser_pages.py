@@ -12,11 +12,16 @@ from tests.console.ui.conftest import (
     PAGE_URLS,
     WIDE,
     Client,
-    check_themes_and_widths,
-    excess_px,
     url_of,
 )
-from tests.support.browser import COLOUR_RULES, accessibility_violations, faultless_page, needs_chromium
+from tests.support.browser import (
+    COLOUR_RULES,
+    accessibility_violations,
+    check_themes_and_widths,
+    excess_px,
+    faultless_page,
+    needs_chromium,
+)
 from tests.support.cases import each_case
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]

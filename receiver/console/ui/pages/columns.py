@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from receiver.console.api.source import Row
 from receiver.console.queries.group_key import parse_group_key
-from receiver.console.queries.search import COLUMNS_MAX
+from receiver.console.queries.traces.trace_columns import COLUMNS_MAX
 from receiver.console.ui.view import View
 from receiver.errors import MalformedBody
 
@@ -21,8 +21,8 @@ _TEXTS: Final = ("root", "deployment")
 _UNSORTED: Final = ("length", "trace")
 
 
-class Head(NamedTuple):
-    """Head of a column: a link that sorts the list."""
+class ColumnHead(NamedTuple):
+    """ColumnHead of a column: a link that sorts the list."""
 
     name: str
     link: str
@@ -35,19 +35,19 @@ class Head(NamedTuple):
 class Column(NamedTuple):
     """A column of the list of traces, and the URLs that change the columns."""
 
-    head: Head
+    head: ColumnHead
     is_attribute: bool
     earlier: str
     later: str
     removed: str
 
 
-def head(view: View, name: str, order: str, *, is_number: bool) -> Head:
+def head(view: View, name: str, order: str, *, is_number: bool) -> ColumnHead:
     """Return the head of a column. Its link reverses the order, or begins with the largest number."""
     first, second = (f"-{name}", name) if is_number or name == "started" else (name, f"-{name}")
     link = view.changed(sort=second if order == first else first)
     state = {name: "ascending", f"-{name}": "descending"}.get(order, "")
-    return Head(name, link, state, is_number)
+    return ColumnHead(name, link, state, is_number)
 
 
 def names_of(view: View) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def added(view: View) -> str:
 def _column(view: View, names: tuple[str, ...], index: int, order: str) -> Column:
     name = names[index]
     is_number = name in DEFAULT and name not in (*_TEXTS, *_UNSORTED, "started")
-    found = Head(name, "") if name in _UNSORTED else head(view, name, order, is_number=is_number)
+    found = ColumnHead(name, "") if name in _UNSORTED else head(view, name, order, is_number=is_number)
     before, after = names[:index], names[index + 1 :]
     return Column(
         found,
@@ -106,7 +106,9 @@ def _link(view: View, names: Sequence[str]) -> str:
 Measure = Callable[[Row], Any]
 
 
-def sorted_rows(view: View, rows: list[Row], measures: Mapping[str, Measure]) -> tuple[list[Row], list[Head]]:
+def sorted_rows(
+    view: View, rows: list[Row], measures: Mapping[str, Measure]
+) -> tuple[list[Row], list[ColumnHead]]:
     """Return the rows of a page's list in the order of the parameter `sort`, and the heads of its columns.
 
     `measures`: name of a column → its value in a row; the first is a text, the others are numbers.

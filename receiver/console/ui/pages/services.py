@@ -13,7 +13,7 @@ from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
-from receiver.console.ui.pages.columns import Head, sorted_rows
+from receiver.console.ui.pages.columns import ColumnHead, sorted_rows
 from receiver.console.ui.pages.errors import group_filter
 from receiver.console.ui.view import View, term
 
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     """Rate, errors and durations of each service or operation."""
 
     rows: list[Row]
-    heads: list[Head]
+    heads: list[ColumnHead]
     """Heads of the columns."""
     over_time: dict[str, list[Number]]
     """Name → number of spans in each interval."""

@@ -18,7 +18,6 @@ from receiver.console.ui.pages import (
     errors,
     overview,
     receiver,
-    search,
     service_map,
     services,
     sql,
@@ -29,6 +28,7 @@ from receiver.console.ui.pages import (
     views,
 )
 from receiver.console.ui.parameters import CHART, FILTER
+from receiver.console.ui.search import search
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o", parameters=(FILTER,)),

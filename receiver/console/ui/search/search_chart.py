@@ -25,7 +25,7 @@ from receiver.console.ui.charts.svg import LOW, Marker, Series, line_chart, stac
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
-from receiver.console.ui.pages.facets import KEYS
+from receiver.console.ui.search.facets import KEYS
 from receiver.console.ui.templating import sentence
 from receiver.console.ui.view import View, term
 from receiver.errors import MalformedBody

@@ -5,14 +5,14 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from receiver.console.queries.filters.plain_text import id_field
-from receiver.console.queries.search import NEWEST
+from receiver.console.queries.traces.trace_columns import NEWEST
 from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import is_of_spans, widened
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.columns import addable, added, attributes_of, columns_of, names_of
-from receiver.console.ui.pages.differences import check, differences
-from receiver.console.ui.pages.facets import KEYS, facets
-from receiver.console.ui.pages.search_chart import search_chart
+from receiver.console.ui.search.differences import check, differences
+from receiver.console.ui.search.facets import KEYS, facets
+from receiver.console.ui.search.search_chart import search_chart
 from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
