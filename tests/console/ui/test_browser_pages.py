@@ -70,7 +70,7 @@ async def show(page: Page, site: Client, url: str) -> None:
     answer = await page.goto(url_of(site, url))
     assert answer is not None
     assert answer.status == 200
-    await page.wait_for_selector("#theme:not([hidden])")
+    await page.wait_for_selector("#theme:not([hidden])", state="attached")
     if await page.locator("[data-outline]").count():
         await page.wait_for_selector("[role=treegrid] [role=row]")
 

@@ -73,14 +73,6 @@ function restore() {
 }
 
 offerZones();
-addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !menu.open) return;
-  menu.open = false;
-  menu.querySelector("summary").focus();
-});
-addEventListener("pointerdown", (event) => {
-  if (!menu.contains(event.target)) menu.open = false;
-});
 if (menu.dataset.refresh) {
   try {
     restore();
