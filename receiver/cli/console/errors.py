@@ -38,7 +38,7 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         "last (UTC)",
         "example trace",
     )
-    optional = ("first (UTC)", "deployments", "traces", "example trace", "last (UTC)")
+    optional = ("first (UTC)", "deployments", "traces", "example trace", "last (UTC)", "new since")
     return lines_of(head, cells, numbers=(0, 1), optional=optional) if cells else iter(())
 
 
