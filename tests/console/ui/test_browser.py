@@ -159,7 +159,7 @@ async def test_new_project_appears_without_a_reload(shop: Client, page: Page) ->
     await select.locator("option[value=prj_new]").wait_for(state="attached")
 
     texts = [text.strip() for text in await select.locator("option").all_inner_texts()]
-    assert texts == ["all", NEW["project"][0]["text"]]
+    assert texts == ["all projects", NEW["project"][0]["text"]]
     assert await select.bounding_box() == before
 
 

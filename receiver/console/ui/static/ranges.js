@@ -3,7 +3,8 @@
 import { element } from "./elements.js";
 
 const MS_OF = { s: 1_000, m: 60_000 };
-const CONTROLS = "a[href], button, input, select, textarea, summary, [tabindex]";
+// Without the buttons that copy ids, which their script adds later.
+const CONTROLS = "a[href], button:not(.copy-id), input, select, textarea, summary, [tabindex]";
 const KEPT = "reloaded";
 
 const menu = document.getElementById("ranges");
