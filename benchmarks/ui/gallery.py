@@ -95,7 +95,7 @@ def main(out: Path) -> None:
 
 def _take(page: BrowserPage, url: str, keys: str, path: Path) -> None:
     page.goto(url)
-    page.wait_for_selector("#theme:not([hidden])")
+    page.wait_for_selector("#theme:not([hidden])", state="attached")
     for key in keys:
         page.wait_for_selector("[role=treegrid] [role=row]")
         page.keyboard.press(key)

@@ -84,7 +84,7 @@ def visit(browser: Browser, stops: Iterable[Stop], theme: str, directory: Path) 
     with new_page(browser, color_scheme=theme) as page:
         for stop in stops:
             page.goto(stop.url)
-            page.wait_for_selector("#theme:not([hidden])")
+            page.wait_for_selector("#theme:not([hidden])", state="attached")
             if stop.name in ACTIONS:
                 ACTIONS[stop.name](page)
             write_screenshot(page, directory / stop.file(theme))

@@ -159,7 +159,7 @@ async def test_new_project_appears_without_a_reload(shop: Client, page: Page) ->
     await select.locator("option[value=prj_new]").wait_for(state="attached")
 
     texts = [text.strip() for text in await select.locator("option").all_inner_texts()]
-    assert texts == ["all", NEW["project"][0]["text"]]
+    assert texts == ["all projects", NEW["project"][0]["text"]]
     assert await select.bounding_box() == before
 
 
@@ -292,6 +292,7 @@ async def log_in(visitor: Page, receiver: Client, path: str) -> None:
 async def test_user_logs_in_returns_to_the_page_and_logs_out(receiver: Client, visitor: Page) -> None:
     await log_in(visitor, receiver, "/errors?since=6h")
     (cookie,) = await visitor.context.cookies()
+    await visitor.click("#more summary")
     await visitor.click("text=Log out vera")
     await visitor.wait_for_url(f"**{LOGIN}")
 
@@ -326,7 +327,7 @@ async def test_link_of_another_site_opens_the_page_in_the_session_of_the_user(
     async with TestServer(other, host="localhost") as server:
         await visitor.goto(f"http://localhost:{server.port}/")
         await visitor.click("a")
-        await visitor.wait_for_selector("text=Log out vera")
+        await visitor.wait_for_selector("text=Log out vera", state="attached")
 
     assert "since=" in visitor.url
     assert LOGIN not in visitor.url

@@ -37,6 +37,8 @@ ADD_HEADING_WITH_LINK = """() => {
   document.getElementById("compare").before(heading);
 }"""
 TABS_MAX = 200
+FRAME_PX_MAX = 48
+PHONE_FRAME_PX_MAX = 96
 ROWS_IN_SIGHT = """(grid) => {
   const frame = grid.getBoundingClientRect();
   const rows = [...grid.querySelectorAll("[role=row]:not([hidden])")];
@@ -57,6 +59,15 @@ CHARTS = (
     f"/trace/{HOSTILE_TRACE}?show=flame",
     f"/trace/{HOSTILE_TRACE}?show=statistics&by=http.route",
 )
+PARTS_OF_THE_FRAME = """() => {
+  document.querySelector("header .state").textContent = "store unavailable";
+  const parts = "nav > a, #pickers select, .times > *, .choices > .menu > summary";
+  return [...document.querySelectorAll(`header.frame, header.frame > ${parts}`)].map((part) => {
+    const { x, y, width, height } = part.getBoundingClientRect();
+    return [part.id || part.name || part.parentElement.id || part.textContent.trim(), [x, y, width, height]];
+  });
+}"""
+"""Returns the name and the box of each part of the frame, with a long text as the state of the receiver."""
 RTL = "\u202egnp.exe"
 FOCUS_IS_IN_SIGHT = """() => {
   const box = document.activeElement.getBoundingClientRect();
@@ -70,7 +81,7 @@ async def show(page: Page, site: Client, url: str) -> None:
     answer = await page.goto(url_of(site, url))
     assert answer is not None
     assert answer.status == 200
-    await page.wait_for_selector("#theme:not([hidden])")
+    await page.wait_for_selector("#theme:not([hidden])", state="attached")
     if await page.locator("[data-outline]").count():
         await page.wait_for_selector("[role=treegrid] [role=row]")
 
@@ -89,6 +100,52 @@ async def test_page_is_accessible_and_fits_in_both_themes_and_widths(
     await show(page, shop, url)
 
     await check_themes_and_widths(page)
+
+
+async def test_frame_is_one_row_whose_parts_are_at_the_same_place_on_every_page(
+    shop: Client, page: Page
+) -> None:
+    places: dict[str, set[tuple[float, ...]]] = {}
+    for url in (*PAGE_URLS, "/services?service=web&project=prj_1&deployment=dpl_2"):
+        await show(page, shop, url)
+        for name, box in await page.evaluate(PARTS_OF_THE_FRAME):
+            places.setdefault(name, set()).add(tuple(box))
+
+    assert {"project", "deployment", "ranges", "views", "more", "Receiver"} <= set(places)
+    assert {name: boxes for name, boxes in places.items() if len(boxes) > 1} == {}
+    assert max(y + height for ((_x, y, _width, height),) in places.values()) <= FRAME_PX_MAX
+
+
+async def test_frame_is_at_most_96_pixels_high_on_a_phone(shop: Client, page: Page) -> None:
+    await page.set_viewport_size(PHONE)
+    heights = {}
+    for url in PAGE_URLS:
+        await show(page, shop, url)
+        heights[url] = await page.evaluate("document.querySelector('header.frame').offsetHeight")
+
+    assert {url: height for url, height in heights.items() if height > PHONE_FRAME_PX_MAX} == {}
+
+
+async def test_rows_are_compact_from_a_choice_in_the_menu_on(shop: Client, page: Page) -> None:
+    height = "document.querySelector('main tbody tr').offsetHeight"
+    await show(page, shop, "/services")
+    before = await page.evaluate(height)
+    await page.click("#more summary")
+    await page.click("#density")
+    await show(page, shop, "/services")
+
+    assert [before, await page.evaluate(height)] == [28, 22]
+
+
+async def test_menu_of_the_frame_is_accessible_in_both_themes_and_fits_narrow_windows(
+    shop: Client, page: Page
+) -> None:
+    await show(page, shop, "/services")
+    await page.click("#more summary")
+
+    await check_themes_and_widths(page)
+    await page.keyboard.press("Escape")
+    assert await page.locator("#more[open]").count() == 0
 
 
 @each_case("path", ["/docs", f"/trace/{ABSENT}", "/deployment/absent", "/search?fliter=root"])

@@ -31,7 +31,7 @@ from tests.support.receiver_facts import FactsOfTest
 
 SCRIPTS = (
     *("frame.js", "pickers.js", "palette.js", "waterfall.js", "brush.js", "suggest.js", "saved.js"),
-    "ranges.js",
+    *("ranges.js", "choices.js", "copy.js", "loading.js", "flame.js", "views.js"),
     *("connect.js", "tail.js", "sql.js"),
 )
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}

@@ -9,13 +9,14 @@ from markupsafe import Markup
 
 from receiver.console.ui import numbers
 from receiver.console.ui.charts.heatmap import NS_PER_MS, Cell, Heatmap, selection_of
-from receiver.console.ui.charts.svg import tag
+from receiver.console.ui.charts.over_time import COUNT
+from receiver.console.ui.charts.svg import Box, tag, tick_labels
 from receiver.console.ui.view import View
 
 SHADES = 5
 """Number of colours, from few spans to many."""
-WIDTH: Final = 720
-LABELS_WIDTH: Final = 72
+WIDTH: Final = 560
+LABELS_WIDTH: Final = 80
 ROW_HEIGHT: Final = 12
 _SELECTION: Final = re.compile(r"duration>=(\d+(?:\.\d+)?)ms(?: duration<(\d+(?:\.\d+)?)ms)?")
 
@@ -36,10 +37,11 @@ class Chart:
     def drawn(self) -> Markup:
         """Return the chart. Its `data` attributes are for the script that draws a selection."""
         timeline, times = self._heatmap.timeline, self._view.times
-        axis = [
-            tag("text", times["since"][11:16], x=LABELS_WIDTH, y=self._height + 16, class_="axis"),
-            tag("text", times["until"][11:16], x=WIDTH, y=self._height + 16, class_="axis end"),
-        ]
+        axis = tick_labels(
+            timeline.axes(COUNT).ticks,
+            lambda position: LABELS_WIDTH + position * self._cell_width,
+            Box(WIDTH, self._height),
+        )
         return tag(
             "svg",
             # Every second bound, because two lines of text would overlap.

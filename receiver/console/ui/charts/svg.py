@@ -128,13 +128,11 @@ class Marker(NamedTuple):
 
 CHART: Final = Box(720, 160)
 """A chart as wide as a page, without the labels below it."""
-LOW: Final = Box(720, 96)
-"""A chart above others."""
+LOW: Final = Box(560, 120)
+"""A chart beside another."""
 _LABELS_WIDTH: Final = 56
 _LABELS_HEIGHT: Final = 20
 _TICKS_MAX: Final = 4
-_NAME_WIDTH: Final = 76
-"""Space that the name of a marker needs."""
 _NAMES_HEIGHT: Final = 14
 _CHARACTER_WIDTH: Final = 7
 
@@ -283,13 +281,22 @@ class _Plot:
             yield tag("path", d=f"M{_LABELS_WIDTH} {text_of(y)}H{text_of(scale.box.width)}", class_="grid")
             text = self._axes.unit.text(value)
             yield tag("text", text, x=_LABELS_WIDTH - 6, y=y + 4, class_="axis end")
-        for tick in self._axes.ticks:
-            x = scale.x(tick.position - 0.5)
-            # A label at an end of the axis would leave the chart.
-            half = len(tick.label) * _CHARACTER_WIDTH / 2
-            kind = "axis" if x < half else "axis end" if x > scale.box.width - half else "axis middle"
-            time = {"data_time": tick.time} if tick.time else {}
-            yield tag("text", tick.label, x=x, y=scale.box.height + 15, class_=kind, **time)
+        yield from tick_labels(self._axes.ticks, lambda position: scale.x(position - 0.5), scale.box)
+
+
+def tick_labels(ticks: Sequence[Tick], x_of: Callable[[float], float], box: Box) -> Iterable[Markup]:
+    """Yield the labels below a plot area that do not overlap an earlier label."""
+    free_from = 0.0
+    for tick in ticks:
+        width = len(tick.label) * _CHARACTER_WIDTH
+        # A label at an end of the axis would leave the chart.
+        begin = min(max(0.0, x_of(tick.position) - width / 2), box.width - width)
+        if begin < free_from:
+            continue
+        free_from = begin + width + 2 * _CHARACTER_WIDTH
+        time = {"data_time": tick.time} if tick.time else {}
+        at_x = begin + width / 2
+        yield tag("text", tick.label, x=at_x, y=box.height + 15, class_="axis middle", **time)
 
 
 def _round_step(at_least: float, step_min: float) -> float:
@@ -305,9 +312,10 @@ def _markers(markers: Sequence[Marker], scale: Scale) -> Iterable[Markup]:
     for marker in sorted(markers, key=lambda marker: marker.position):
         x = scale.x(min(max(marker.position, 0), scale.points) - 0.5)
         parts = [tag("title", marker.label), _vertical(x, scale.box)]
-        at_x = min(x, scale.box.width - _NAME_WIDTH)
+        name_width = (len(marker.name) + 1) * _CHARACTER_WIDTH
+        at_x = min(x, scale.box.width - name_width)
         if marker.name and at_x >= named_to:
-            named_to = at_x + _NAME_WIDTH
+            named_to = at_x + name_width
             parts.append(tag("text", marker.name, x=at_x, y=-3, class_="axis"))
         group = tag("g", *parts, class_="marker")
         yield tag("a", group, href=marker.link, tabindex=-1) if marker.link else group

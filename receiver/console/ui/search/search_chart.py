@@ -205,7 +205,7 @@ class GroupChart:
         ]
         draw = stacked_bars if is_stacked and not _has_negative(series) else line_chart
         title = f"{self._measure} over time{' by ' if self._keys else ''}{' and '.join(self._keys)}"
-        return draw(title, series, timeline.axes(self._unit), markers)
+        return draw(title, series, timeline.axes(self._unit), markers, box=LOW)
 
     def _text_of(self, value: float | None) -> str:
         scaled = self._scaled(value)

@@ -1,8 +1,11 @@
-// Frame of every page: keyboard shortcuts, theme and time zone.
+// Frame of every page: keyboard shortcuts, theme, density and time zone.
 
 import { element } from "./elements.js";
 
-const THEMES = ["", "light", "dark"];
+const CHOICES = {
+  theme: { label: "Theme", choices: ["system", "light", "dark"] },
+  density: { label: "Rows", choices: ["normal", "compact"] },
+};
 const PREFIX_MS = 1500; // time in which the second key has to follow `g`
 
 const remembered = (key) => {
@@ -21,18 +24,21 @@ const remember = (key, value) => {
   }
 };
 
-function applyTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  else delete document.documentElement.dataset.theme;
-  const button = document.getElementById("theme");
-  button.textContent = theme ? `Theme: ${theme}` : "Theme: system";
+// Show a choice on its button, and apply it to the page; the first choice has no attribute.
+function applyChoice(name, chosen) {
+  if (chosen) document.documentElement.dataset[name] = chosen;
+  else delete document.documentElement.dataset[name];
+  const { label, choices } = CHOICES[name];
+  const button = document.getElementById(name);
+  button.textContent = `${label}: ${chosen || choices[0]}`;
   button.hidden = false;
 }
 
-function nextTheme() {
-  const theme = THEMES[(THEMES.indexOf(remembered("theme")) + 1) % THEMES.length];
-  remember("theme", theme);
-  applyTheme(theme);
+function nextChoice(name) {
+  const choices = ["", ...CHOICES[name].choices.slice(1)];
+  const chosen = choices[(choices.indexOf(remembered(name)) + 1) % choices.length];
+  remember(name, chosen);
+  applyChoice(name, chosen);
 }
 
 const pad = (number, width = 2) => String(number).padStart(width, "0");
@@ -147,12 +153,26 @@ function onKey(event) {
   actions[event.key]();
 }
 
-applyTheme(remembered("theme"));
+for (const name of Object.keys(CHOICES)) {
+  applyChoice(name, remembered(name));
+  document.getElementById(name).addEventListener("click", () => nextChoice(name));
+}
 applyChosenZone();
-document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("zone").addEventListener("click", nextZone);
 document.getElementById("keys").addEventListener("click", showShortcuts);
 document.getElementById("keys").hidden = false;
 document.addEventListener("keydown", onKey);
+// A click outside of a menu closes it, and so does Escape.
+addEventListener("pointerdown", (event) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
+addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && document.querySelector("details.menu[open]");
+  if (!menu) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
+// A narrow window scrolls the pages.
+document.querySelector("header nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 focusWideTables();
 addEventListener("resize", focusWideTables);

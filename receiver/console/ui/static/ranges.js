@@ -3,7 +3,8 @@
 import { element } from "./elements.js";
 
 const MS_OF = { s: 1_000, m: 60_000 };
-const CONTROLS = "a[href], button, input, select, textarea, summary, [tabindex]";
+// Without the buttons that copy ids, which their script adds later.
+const CONTROLS = "a[href], button:not(.copy-id), input, select, textarea, summary, [tabindex]";
 const KEPT = "reloaded";
 
 const menu = document.getElementById("ranges");
@@ -73,14 +74,6 @@ function restore() {
 }
 
 offerZones();
-addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !menu.open) return;
-  menu.open = false;
-  menu.querySelector("summary").focus();
-});
-addEventListener("pointerdown", (event) => {
-  if (!menu.contains(event.target)) menu.open = false;
-});
 if (menu.dataset.refresh) {
   try {
     restore();

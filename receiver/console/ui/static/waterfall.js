@@ -6,7 +6,7 @@ import { drawOverview } from "./overview.js";
 import { showLinking, showLinkingTrouble, showSpan, showTrouble } from "./panel.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, placeAfter, rowsOf, search, visiblePlaces } from "./tree.js";
 
-const ROW_PX = 28;
+const ROW_PX = document.documentElement.dataset.density === "compact" ? 22 : 28;
 const MARGIN_ROWS = 8; // rows above and below the window, so that scrolling shows no gap
 const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
 const LEVELS_SHOWN = 3;
@@ -125,6 +125,7 @@ class Waterfall {
       matches: this.isOnlyMatches ? this.matches : null,
     });
     this.rowOf = rowsOf(this.shown, this.trace.parent.length);
+    this.space.style.setProperty("--row", `${ROW_PX}px`);
     this.space.style.height = `${this.shown.length * ROW_PX}px`;
     this.grid.setAttribute("aria-rowcount", this.shown.length);
     const total = this.trace.parent.length;
