@@ -107,9 +107,11 @@ class Folded:
         self._entries[new.cause] = new
 
     def keep_newest(self, entries_max: int) -> None:
-        """Delete the entries that occurred least recently."""
+        """Delete the entries that occurred least recently; those without a drain have half of the room."""
         while len(self._entries) > entries_max:
-            del self._entries[next(iter(self._entries))]
+            without_drain = [cause for cause, entry in self._entries.items() if not entry.drain]
+            has_too_many = len(without_drain) > entries_max // 2
+            del self._entries[without_drain[0] if has_too_many else next(iter(self._entries))]
 
     def newest_first(self) -> tuple[Refusal, ...]:
         """Return the entries."""
@@ -139,7 +141,9 @@ class RefusalNotes:
     ) -> None:
         """Note a refusal. Texts are checked in `take`, because overload must be refused cheaply."""
         key = (reason, status, drain, peer, path[:TEXT_CHARS_MAX], error[:TEXT_CHARS_MAX], remedy)
-        if key not in self._new and len(self._new) >= ENTRIES_MAX:
+        # Anyone can send requests to unknown paths, so they must not take the room of the drains' refusals.
+        entries_max = ENTRIES_MAX if drain else ENTRIES_MAX // 2
+        if key not in self._new and len(self._new) >= entries_max:
             key = (reason, status, drain, OTHERS, "", "", remedy)
         now_s = self._now_s()
         times = self._new.setdefault(key, [now_s, now_s, 0])

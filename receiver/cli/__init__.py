@@ -47,7 +47,7 @@ VERBS = {
 }
 """Command → its description."""
 QUERY_COMMANDS: Final = frozenset(
-    {"attributes", "chart", "deployment-events", "deployments", "operations", "service-map", "services"}
+    {"attributes", "deployment-events", "deployments", "operations", "service-map", "services"}
 )
 """Commands that `receiver.cli.console.questions` builds; the others have a module of their name."""
 FOLDERS: Final = {

@@ -46,7 +46,7 @@ CERTIFICATE_CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class EndpointAnswer:
-    """EndpointAnswer to a request."""
+    """Answer to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -139,10 +139,13 @@ class Target:
         # A socket's timeout starts again with each byte; the timer ends the whole exchange.
         timer = threading.Timer(self.timeout_s, lambda: _shut(connection.sock))
         timer.daemon = True
-        timer.start()
         began_s = time.monotonic()
         try:
-            connection.sock = self._tls(self._tcp()) if self.is_tls else self._tcp()
+            raw = connection.sock = self._tcp()
+            timer.start()
+            if self.is_tls:
+                # The timer ends a handshake by its raw socket.
+                connection.sock = self._tls(raw)
             connection.request(method, self.path, body, dict(headers))
             response = connection.getresponse()
             names = {name.lower(): value for name, value in response.getheaders()}
@@ -158,10 +161,17 @@ class Target:
             connection.close()
 
     def _tcp(self) -> socket.socket:
+        # All addresses together have the time-out of one.
+        limit_s = self.timeout_s / len(self.addresses)
         for address in self.addresses[:-1]:
             with suppress(OSError):
-                return socket.create_connection((address, self.port), self.timeout_s)
-        return socket.create_connection((self.addresses[-1], self.port), self.timeout_s)
+                return self._connected(address, limit_s)
+        return self._connected(self.addresses[-1], limit_s)
+
+    def _connected(self, address: str, limit_s: float) -> socket.socket:
+        connection = socket.create_connection((address, self.port), limit_s)
+        connection.settimeout(self.timeout_s)
+        return connection
 
     def _tls(self, raw: socket.socket) -> ssl.SSLSocket:
         context = ssl.create_default_context(cafile=self.ca_file)
@@ -183,13 +193,14 @@ def _certificate_failure(host: str, error: ssl.SSLCertVerificationError) -> Step
 
 def target_of(url: str, timeout_s: float, ca_file: str | None) -> Target:
     """Return the target of a URL. Raises `OperatorError` for text that is no URL."""
-    parts = urlsplit(url)
+    expected = "URL: expected https://HOST[:PORT]/PATH without a user"
     try:
+        parts = urlsplit(url)
         port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1 or parts.username:
-        raise OperatorError("URL: expected https://HOST[:PORT]/PATH without a user")
+    except ValueError as error:
+        raise OperatorError(expected) from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+        raise OperatorError(expected)
     is_tls = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not (path.isascii() and path.isprintable()) or " " in path:

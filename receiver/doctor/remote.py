@@ -124,7 +124,7 @@ class Doctor:
         return self._clock(answer)
 
     def _clock(self, answer: EndpointAnswer) -> str:
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             ahead_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp() - time.time()
             if abs(ahead_s) > CLOCK_S_MAX:
                 raise StepFailed(

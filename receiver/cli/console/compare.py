@@ -108,7 +108,7 @@ def _operations(row: Row) -> Iterator[str]:
     head, *lines = lines_of(
         (*_HEAD, *(_ESTIMATES_HEAD if has_estimates else ())),
         cells,
-        optional=(*_ESTIMATES_HEAD, "p50", "p99", "service", "errors"),
+        optional=(*_ESTIMATES_HEAD, "p50", "p99", "spans"),
     )
     yield ""
     yield _styled(head, None, bold=True)

@@ -11,6 +11,7 @@ from receiver.cli.shell.table import lines_of
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:
+    listed = list(rows)
     cells = [
         (
             str(row["spans"]),
@@ -24,7 +25,7 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
             _second(row["last"]),
             row["example_trace_id"],
         )
-        for row in rows
+        for row in listed
     ]
     head = (
         "spans",
@@ -38,7 +39,8 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         "last (UTC)",
         "example trace",
     )
-    optional = ("first (UTC)", "deployments", "traces", "example trace", "last (UTC)", "new since")
+    new = [] if any(row["new_since"] for row in listed) else ["new since"]
+    optional = (*new, "first (UTC)", "deployments", "traces", "example trace", "last (UTC)", "new since")
     return lines_of(head, cells, numbers=(0, 1), optional=optional) if cells else iter(())
 
 

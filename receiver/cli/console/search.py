@@ -62,7 +62,9 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
     ]
     added = [name for row in listed[:1] for name in row.get("columns", {})]
     head = ("started (UTC)", "trace", "service", "span", "duration", "spans", "errors", *added, "deployment")
-    optional = ("spans", "service", "errors")
+    # The added columns were asked for, so the others give way.
+    others = ("span", "started (UTC)") if added else ()
+    optional = ("spans", "service", "errors", *others)
     return (
         lines_with_deployment(head, cells, numbers=range(4, 7), whole=(0, 1), optional=optional)
         if cells

@@ -170,7 +170,7 @@ REFUSED: Final = {
     *("/api/v1/rollup", "/api/v1/rollup/rebuild"),
     *("/api/v1/dead", "/api/v1/dead/{id}", "/api/v1/dead/{id}/replay"),
     *("/api/v1/platform/projects", "/api/v1/platform/projects/{id}/keep", "/platform/projects/{id}/keep"),
-    *("/api/v1/views/{name}", "/views/save", "/views/delete", "/views/import"),
+    *("/views/save", "/views/delete", "/views/import"),
     *("/receiver", "/connect", "/connect/checks", "/sql"),
     *("/platform", "/platform/install", "/platform/installed", "/api/v1/platform/installations"),
     *("/receiver/dead/{id}", "/receiver/dead/{id}/replay", "/receiver/dead/{id}/drop"),

@@ -40,7 +40,7 @@ async def test_exported_document_is_stable_and_imports_again(start: StartReceive
 
     assert json.loads(exported) == {"views": [FAILED, SLOW]}
     assert exported.count(b"\n") > 8  # each field has a line of its own
-    await client.delete("/api/v1/views/slow", headers=bearer(OPERATOR))
+    await client.delete("/api/v1/views?name=slow", headers=bearer(OPERATOR))
     answer = await client.post(
         "/api/v1/views", data=exported, headers={**bearer(OPERATOR), "Content-Type": "application/json"}
     )
@@ -63,7 +63,7 @@ async def test_viewer_reads_views_and_changes_none(start: StartReceiver) -> None
     headers = bearer(VIEWER)
 
     assert (await client.post("/api/v1/views", json={"views": []}, headers=headers)).status == 403
-    assert (await client.delete("/api/v1/views/slow", headers=headers)).status == 403
+    assert (await client.delete("/api/v1/views?name=slow", headers=headers)).status == 403
     for path in ("save", "delete", "import"):
         assert (await client.post(f"/views/{path}", data={"name": "slow"}, headers=headers)).status == 403
     page = await (await client.get("/views", headers=headers)).text()
@@ -77,7 +77,7 @@ async def test_caller_of_a_project_sees_only_views_of_this_project(start: StartR
 
     assert json.loads(await document(client, LIMITED))["views"] == [FAILED]
     assert "slow" not in await (await client.get("/views", headers=bearer(LIMITED))).text()
-    assert (await client.delete("/api/v1/views/failed", headers=bearer(LIMITED))).status == 403
+    assert (await client.delete("/api/v1/views?name=failed", headers=bearer(LIMITED))).status == 403
 
 
 async def test_form_saves_deletes_and_imports(start: StartReceiver) -> None:
@@ -169,7 +169,7 @@ async def test_file_of_another_form_is_reported_and_kept(start: StartReceiver, t
 async def test_unknown_view_is_not_found(start: StartReceiver) -> None:
     client = await start(ACCESS)
 
-    assert (await client.delete("/api/v1/views/none", headers=bearer(OPERATOR))).status == 404
+    assert (await client.delete("/api/v1/views?name=none", headers=bearer(OPERATOR))).status == 404
 
 
 async def test_name_stays_text_on_the_page(start: StartReceiver) -> None:

@@ -41,9 +41,14 @@ def parse_order(text: str) -> Order | None:
     return Order(name, text != name, None if name in _ORDERS else parse_group_key(name, "sort", _ORDERS))
 
 
+_ALWAYS: Final = frozenset(("started", "trace", "root", "length", "duration", "spans", "errors"))
+"""Columns of the search page that every answer has."""
+
+
 def parse_columns(text: str) -> dict[str, GroupKey]:
     """Parse the attributes of an answer, separated by commas."""
     names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name for name in names if name not in _ALWAYS]
     if len(names) > COLUMNS_MAX:
         raise MalformedBody(f"columns: expected at most {COLUMNS_MAX} attributes", field="columns")
     return {name: parse_group_key(name, "columns") for name in names}

@@ -337,7 +337,12 @@ def _whole_line(series: Series, scale: Scale) -> Iterable[Markup]:
             first, last = sorted((index, other))
             points = [series.values[first], series.values[last]]
             positions = [series.positions[at] if series.positions else at for at in (first, last)]
-            yield tag("path", note, d=next(iter(scale.paths(points, positions))), class_=f"{kind} partial")
+            yield tag(
+                "path",
+                note,
+                d=next(iter(scale.paths(points, positions))),
+                class_=f"{kind} {'dot' if first == last else 'partial'}",
+            )
 
 
 def _line(series: Series, scale: Scale) -> Iterable[Markup]:

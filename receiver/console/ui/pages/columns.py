@@ -22,7 +22,7 @@ _UNSORTED: Final = ("length", "trace")
 
 
 class ColumnHead(NamedTuple):
-    """ColumnHead of a column: a link that sorts the list."""
+    """Head of a column: a link that sorts the list."""
 
     name: str
     link: str

@@ -1,6 +1,6 @@
 // Destinations of the palette: the matches of the typed text with their URLs. Pure functions, without the page.
 
-import { escapedText, valueText } from "./terms.js";
+import { valueText } from "./terms.js";
 
 export const SHOWN_MAX = 12;
 
@@ -48,14 +48,9 @@ export function traceIdOf(typed) {
   return TRACE_ID.test(plain) ? plain : "";
 }
 
-// A text with an operator is a filter; any other text is searched in the names of operations.
+// A filter may be words of any text: the search page reports what is not a filter.
 function searchOf(text, query) {
-  const isFilter = /[=<>~{]/.test(text);
-  return {
-    kind: "search",
-    text: isFilter ? `search for ${text}` : `search for operations with “${text}”`,
-    url: linkTo("/search", query, { filter: isFilter ? text : `operation="*${escapedText(text)}*"` }),
-  };
+  return { kind: "search", text: `search for ${text}`, url: linkTo("/search", query, { filter: text }) };
 }
 
 // The matches of the text: names that begin with it, then names that contain it; last a search for it.

@@ -2,7 +2,7 @@
 
     GET    /api/v1/views           the document of all views that the caller may see
     POST   /api/v1/views           add the views of a document, and replace those of the same names
-    DELETE /api/v1/views/{name}    delete a view
+    DELETE /api/v1/views?name=     delete a view
 
 Forms of the page `/views` do the same. Callers with limited projects see the views of their projects, and
 change none.
@@ -26,8 +26,8 @@ from receiver.console.queries.question import Parameter, reject_unknown_paramete
 from receiver.console.ui.document import go_to
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.forms import form_of
-from receiver.console.ui.views.store import SavedView, ViewFile, document
-from receiver.console.ui.views.urls import checked_view, parse_views
+from receiver.console.ui.views.store import ViewFile, document
+from receiver.console.ui.views.urls import SavedView, checked_view, parse_views
 from receiver.http.media_types import JSON, require_json
 
 T = TypeVar("T")
@@ -80,9 +80,7 @@ class ViewRoutes:
         return (
             Route("GET", "/api/v1/views", self._list, "viewer", within_projects=True, operation=_LIST),
             Route("POST", "/api/v1/views", self._put, "operator", changes=True, operation=_PUT),
-            Route(
-                "DELETE", "/api/v1/views/{name}", self._delete, "operator", changes=True, operation=_DELETE
-            ),
+            Route("DELETE", "/api/v1/views", self._delete, "operator", changes=True, operation=_DELETE),
             Route("GET", "/views/export", self._list, "viewer", within_projects=True),
             Route("POST", "/views/save", self._save, "operator", changes=True),
             Route("POST", "/views/delete", self._drop, "operator", changes=True),
@@ -103,11 +101,12 @@ class ViewRoutes:
         reject_unknown_parameters(request.query)
         views = parse_views(await request.read())
         await self._run(lambda: self._file.put(views))
-        return whole_json(HTTPStatus.OK, {"saved": len(views)})
+        return whole_json(HTTPStatus.OK, {"saved": len({each.name for each in views})})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        reject_unknown_parameters(request.query)
-        name = request.match_info["name"]
+        # Not a part of the path: a name may have slashes and braces.
+        reject_unknown_parameters(request.query, ("name",))
+        name = request.query.get("name", "")
         await self._run(lambda: self._file.delete(name))
         return whole_json(HTTPStatus.OK, {"name": name})
 

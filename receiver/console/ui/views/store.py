@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from receiver.console.ui.views.urls import SavedView, Views, is_valid
 from receiver.durable.files import DISK, Files, write_durably
 from receiver.errors import DiskTrouble, LimitExceeded, NoSuchView
 
@@ -25,19 +26,6 @@ BYTES_MAX = 1 << 20
 _changing = threading.Lock()
 
 
-class SavedView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name, and the path and parameters of a page. Only `urls.checked_view` makes one of texts."""
-
-    name: str
-    url: str
-
-
-class Views(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All views, sorted by name."""
-
-    views: list[SavedView] = []
-
-
 class ViewFile:
     """The saved views of a data directory. Its methods block."""
 
@@ -46,27 +34,33 @@ class ViewFile:
         self._files = files
 
     def views(self, projects: Sequence[str] = ()) -> list[SavedView]:
-        """Return the views; if `projects` are given, only views of one of them. Raises `DiskTrouble`."""
+        """Return the views; if `projects` are given, only views of one of them. Raises `DiskTrouble`.
+
+        Views of pages or parameters that this version does not have stay in the file, and are not returned.
+        """
+        valid = filter(is_valid, self._stored())
+        return [each for each in valid if not projects or _project_of(each) in projects]
+
+    def _stored(self) -> list[SavedView]:
         try:
             content = self._files.read_head(self._path, BYTES_MAX + 1)
-            views = msgspec.json.decode(content, type=Views).views
+            return msgspec.json.decode(content, type=Views).views
         except FileNotFoundError:
             return []
         except OSError as error:
             raise DiskTrouble("the saved views cannot be read") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DiskTrouble(f"{NAME} has another form; expected what `views export` prints") from error
-        return [each for each in views if not projects or _project_of(each) in projects]
 
     def put(self, views: Iterable[SavedView]) -> None:
         """Add views, and replace those of the same names. Raises `LimitExceeded` or `DiskTrouble`."""
         with _changing:
-            self._write({**{each.name: each for each in self.views()}, **{each.name: each for each in views}})
+            self._write({each.name: each for each in (*self._stored(), *views)})
 
     def delete(self, name: str) -> None:
         """Delete a view. Raises `NoSuchView` or `DiskTrouble`."""
         with _changing:
-            views = {each.name: each for each in self.views()}
+            views = {each.name: each for each in self._stored()}
             if views.pop(name, None) is None:
                 raise NoSuchView("no saved view has this name")
             self._write(views)
