@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 23_805,
-    "receiver/console": 25_240,
+    "receiver": 25_370,
+    "receiver/console": 29_730,
     "receiver/platform": 6_630,
-    "tests": 71_425,
-    "receiver/cli": 5_445,
+    "tests": 74_400,
+    "receiver/cli": 5_745,
     "testing": 6_710,
 }
 """Area → maximum number of lines of its code."""

@@ -43,6 +43,11 @@ CHANGES = {
     ("POST", "/receiver/dead/{id}/drop"),
     ("POST", "/api/v1/platform/projects/{id}/keep"),
     ("POST", "/platform/projects/{id}/keep"),
+    ("POST", "/api/v1/views"),
+    ("DELETE", "/api/v1/views"),
+    ("POST", "/views/save"),
+    ("POST", "/views/delete"),
+    ("POST", "/views/import"),
 }
 EXPLANATIONS = ("/api/v1/traces/{id}/explain", "/trace/{id}/explain")
 FOR_OPERATORS = CHANGES | {

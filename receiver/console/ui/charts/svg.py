@@ -337,12 +337,8 @@ def _whole_line(series: Series, scale: Scale) -> Iterable[Markup]:
             first, last = sorted((index, other))
             points = [series.values[first], series.values[last]]
             positions = [series.positions[at] if series.positions else at for at in (first, last)]
-            yield tag(
-                "path",
-                note,
-                d=next(iter(scale.paths(points, positions))),
-                class_=f"{kind} {'dot' if first == last else 'partial'}",
-            )
+            line = "incomplete" if first == last else "partial"
+            yield tag("path", note, d=next(iter(scale.paths(points, positions))), class_=f"{kind} {line}")
 
 
 def _line(series: Series, scale: Scale) -> Iterable[Markup]:

@@ -26,8 +26,8 @@ from receiver.console.queries.question import Parameter, reject_unknown_paramete
 from receiver.console.ui.document import go_to
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.forms import form_of
-from receiver.console.ui.views.store import ViewFile, document
-from receiver.console.ui.views.urls import SavedView, checked_view, parse_views
+from receiver.console.ui.views.store import SavedView, ViewFile, document
+from receiver.console.ui.views.urls import checked_view, parse_views
 from receiver.http.media_types import JSON, require_json
 
 T = TypeVar("T")

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from receiver.console.ui.views.urls import SavedView, Views, is_valid
 from receiver.durable.files import DISK, Files, write_durably
 from receiver.errors import DiskTrouble, LimitExceeded, NoSuchView
 
@@ -24,6 +23,19 @@ VIEWS_MAX = 200
 BYTES_MAX = 1 << 20
 """Maximum size of the file."""
 _changing = threading.Lock()
+
+
+class SavedView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name, and the path and parameters of a page. Only `urls.checked_view` makes one of texts."""
+
+    name: str
+    url: str
+
+
+class Views(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All views, sorted by name."""
+
+    views: list[SavedView] = []
 
 
 class ViewFile:
@@ -36,10 +48,10 @@ class ViewFile:
     def views(self, projects: Sequence[str] = ()) -> list[SavedView]:
         """Return the views; if `projects` are given, only views of one of them. Raises `DiskTrouble`.
 
-        Views of pages or parameters that this version does not have stay in the file, and are not returned.
+        Ignores views that lead to another site, which only an edited file has.
         """
-        valid = filter(is_valid, self._stored())
-        return [each for each in valid if not projects or _project_of(each) in projects]
+        local = [each for each in self._stored() if _is_local(each.url)]
+        return [each for each in local if not projects or _project_of(each) in projects]
 
     def _stored(self) -> list[SavedView]:
         try:
@@ -81,6 +93,11 @@ def document(views: Iterable[SavedView]) -> bytes:
     """Return the document of views. Equal views have equal bytes, and each has its own lines."""
     ordered = Views(sorted(views, key=lambda each: each.name))
     return msgspec.json.format(msgspec.json.encode(ordered)) + b"\n"
+
+
+def _is_local(url: str) -> bool:
+    """Return whether a URL is a path, which a browser opens at this address."""
+    return url.startswith("/") and not url.startswith(("//", "/\\")) and url.isascii() and url.isprintable()
 
 
 def _project_of(view: SavedView) -> str:

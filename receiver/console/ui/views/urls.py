@@ -14,6 +14,7 @@ from multidict import MultiDict
 
 from receiver.console.ui.pages.table import PAGES
 from receiver.console.ui.parameters import checked_parameters
+from receiver.console.ui.views.store import SavedView, Views
 from receiver.errors import MalformedBody
 from receiver.time_range import SINCE_DEFAULT, parse_range
 
@@ -22,27 +23,6 @@ URL_CHARS_MAX = 8_000
 _PARAMETERS_MAX: Final = 32
 PATHS: Final = {page.path: page for page in PAGES.values() if not page.is_record and page.name != "views"}
 """Path → page that a view may show. A page of one record has its own address already."""
-
-
-class SavedView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name, and the path and parameters of a page. Only `checked_view` makes one of texts."""
-
-    name: str
-    url: str
-
-
-class Views(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All views, sorted by name."""
-
-    views: list[SavedView] = []
-
-
-def is_valid(view: SavedView) -> bool:
-    """Return whether a stored view, which may have been edited, is one that `checked_view` returns."""
-    try:
-        return checked_view(view.name, view.url) == view
-    except MalformedBody:
-        return False
 
 
 def parse_views(body: bytes) -> list[SavedView]:
