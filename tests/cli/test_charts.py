@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -160,3 +161,26 @@ def test_time_axis_names_incomplete_intervals(complete: tuple[bool, ...], note: 
     ]
 
     assert time_axis(starts_of(rows, 600), rows).endswith(note)
+
+
+def test_chart_prints_a_line_for_each_group_with_its_value_over_time(data_dir: str) -> None:
+    options = (
+        "--measure",
+        "p95",
+        "--by",
+        "service,status",
+        "--filter",
+        "service=charted",
+        "--data",
+        data_dir,
+    )
+    total, over_time = run("chart", *options), run("chart", *options, "--every", "1m", "--top", "1")
+
+    head, *lines = (re.split(r"  +", line.strip()) for line in total.stdout.splitlines())
+    assert head == ["service", "status", "p95", "spans"]
+    assert lines == [["charted", "Ok", "40 ms", "2"], ["charted", "Error", "10 ms", "1"]]
+    head_line, first, rest, axis = over_time.stdout.splitlines()
+    assert head_line.endswith("over time")
+    assert first.endswith(f"█{' ' * 18}▄")
+    assert re.split(r"  +", rest.strip())[:3] == ["(the rest)", "10 ms", "1"]
+    assert axis.startswith("time: 21 intervals of 1m, from ")

@@ -281,7 +281,9 @@ def test_a_drain_that_works_has_no_red_line_and_its_samples_are_not_counted(
     assert "lines agree" in (ledger := receiver.command("ledger", "--verify")) or "line agrees" in ledger
 
 
-@pytest.mark.parametrize("url", ["traces.example", "ftp://a/b", "https://user:x@a/b", "https://a:99999/"])
+@pytest.mark.parametrize(
+    "url", ["traces.example", "ftp://a/b", "https://user:x@a/b", "https://a:99999/", "http://[::1"]
+)
 def test_text_that_is_no_url_is_refused(url: str, tmp_path: Path) -> None:
     _, code, output = doctor(url, "--data", str(tmp_path))
 

@@ -16,7 +16,7 @@ LINES_MAX = {
     "receiver": 25_370,
     "receiver/console": 29_730,
     "receiver/platform": 6_630,
-    "tests": 74_400,
+    "tests": 74_499,
     "receiver/cli": 5_745,
     "testing": 6_710,
 }

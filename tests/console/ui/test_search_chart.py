@@ -144,6 +144,12 @@ def test_incomplete_intervals_are_dashed() -> None:
     assert stacked_bars("t", series, Axes([], COUNT)).count(' partial"') == 2
 
 
+def test_only_interval_of_a_line_is_a_dot_if_it_is_incomplete() -> None:
+    chart = line_chart("t", [Series("a", [None, 7.0, None], incomplete=[1])], Axes([], COUNT))
+
+    assert chart.count('class="line incomplete"') == 1
+
+
 def test_names_of_markers_do_not_overlap() -> None:
     markers = [Marker(position, f"dpl_{position}", f"dpl_{position}") for position in (1, 1.5, 8)]
 

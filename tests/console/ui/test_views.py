@@ -166,6 +166,29 @@ async def test_file_of_another_form_is_reported_and_kept(start: StartReceiver, t
     assert (tmp_path / NAME).read_text() == "{"
 
 
+async def test_view_of_an_edited_file_does_not_lead_to_another_site(
+    start: StartReceiver, tmp_path: Path
+) -> None:
+    client = await start(ACCESS)
+    urls = ["//evil/", "javascript:alert(1)", "http://[", "/\\\\evil", "/errors?project=prj_1"]
+    rows = [{"name": str(number), "url": url} for number, url in enumerate(urls)]
+    (tmp_path / NAME).write_text(json.dumps({"views": rows}))
+
+    for user in (VIEWER, LIMITED):
+        assert json.loads(await document(client, user))["views"] == rows[-1:]
+
+
+async def test_view_of_any_name_is_deleted(start: StartReceiver) -> None:
+    client = await start(ACCESS)
+    name = "{checkout}/errors & more"
+    await save(client, {"name": name, "url": "/services"})
+
+    answer = await client.delete("/api/v1/views", params={"name": name}, headers=bearer(OPERATOR))
+
+    assert answer.status == 200
+    assert json.loads(await document(client)) == {"views": []}
+
+
 async def test_unknown_view_is_not_found(start: StartReceiver) -> None:
     client = await start(ACCESS)
 
