@@ -14,9 +14,9 @@ MODULES_MAX = 22
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
     "receiver": 25_370,
-    "receiver/console": 29_730,
+    "receiver/console": 29_735,
     "receiver/platform": 6_630,
-    "tests": 74_499,
+    "tests": 74_514,
     "receiver/cli": 5_745,
     "testing": 6_710,
 }

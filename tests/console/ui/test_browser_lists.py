@@ -114,3 +114,18 @@ async def test_list_with_columns_is_accessible_and_fits(shop: Client, page: Page
     await page.click("#columns summary")
 
     await check_themes_and_widths(page)
+
+
+async def test_text_pasted_beside_the_fields_is_searched(shop: Client, page: Page) -> None:
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.goto(url_of(shop, "/"))
+    await page.wait_for_selector("#go:not([hidden])", state="attached")
+    await page.evaluate("navigator.clipboard.writeText('card declined\\n  after 5000 ms')")
+
+    async with page.expect_navigation():
+        await page.keyboard.press("Control+V")
+
+    assert await page.locator("#filter").input_value() == "card declined after 5000 ms"
+    await page.locator("#filter").fill("")
+    await page.keyboard.press("Control+V")
+    assert "card declined" in await page.locator("#filter").input_value()  # no search yet: it is in a field

@@ -83,6 +83,7 @@ function shortcuts() {
   return [
     ["?", "show this list"],
     [/Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K", "go to a page, service, operation, project, deployment, trace or search"],
+    [/Mac|iP/.test(navigator.platform) ? "⌘ V" : "Ctrl V", "search for the text of the clipboard, such as the message of an error"],
     ["/", "go to the first field of the page"],
     ["j, k", "select the next or previous row"],
     ["Enter", "open the selected row"],

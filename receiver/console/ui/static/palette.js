@@ -5,6 +5,7 @@ import { element, selectOption } from "./elements.js";
 import { ownViews, sharedViews } from "./saved.js";
 
 const LINES_MAX = 1000; // limit of lines in a query
+const TEXT_MAX = 4096; // characters of a filter
 
 const query = location.search;
 
@@ -41,7 +42,7 @@ function storedNames(add) {
 }
 
 function palette() {
-  const input = element("input", { type: "text", autocomplete: "off", spellcheck: false, maxLength: 4096 });
+  const input = element("input", { type: "text", autocomplete: "off", spellcheck: false, maxLength: TEXT_MAX });
   const list = element("ul", { id: "destinations" });
   const dialog = element(
     "dialog",
@@ -136,6 +137,12 @@ document.addEventListener("keydown", (event) => {
   if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "k") return;
   event.preventDefault();
   toggle();
+});
+// A text that is pasted beside the fields is searched: the message of an error, an id, a filter.
+document.addEventListener("paste", (event) => {
+  if (event.target.closest?.("input, textarea, select, dialog")) return;
+  const text = event.clipboardData.getData("text/plain").replace(/\s+/g, " ").trim().slice(0, TEXT_MAX);
+  if (text) location.assign(destinationsFor(text, [], query).at(-1).url);
 });
 const button = document.getElementById("go");
 button.addEventListener("click", toggle);
