@@ -129,6 +129,17 @@ def _numbers(values: Values) -> Iterator[Case]:
     of_project = {"filter": f"project={values.project}"}
     project = f"{exporter.PROJECT} = {{project:String}}"
     yield _timed("red", {}, period, 30, exporter.red(period, "ServiceName", "1"), "red by service")
+    yield Case(
+        name=f"chart of p95 by route and deployment of a project, {DAY}",
+        question="chart",
+        parameters={
+            **_in(day),
+            **of_project,
+            "measure": "p95",
+            "by": "http.route,deployment",
+            "every": "1h",
+        },
+    )
     yield _timed(
         "red",
         {"by": "deployment", **of_project},

@@ -27,6 +27,7 @@ NEVER_SENT = {
     *(errors.CallerBusy, errors.InvalidFilter, errors.InvalidStatement, errors.LimitExceeded),
     *(errors.DeadLetterConflict, errors.InstallationFailed, errors.InstallationRefused),
     *(errors.NoSuchDeadLetter, errors.NoSuchDeployment, errors.NoSuchProject, errors.NoSuchTrace),
+    errors.NoSuchView,
     *(errors.NotConfigured, errors.QueueFull, errors.StaleSegment),
 }
 VERDICTS = [

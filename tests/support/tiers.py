@@ -29,6 +29,7 @@ FAULT_TIER = (
     ),
     "tests/console/rollup/test_days.py::test_kill_while_a_day_is_written_changes_no_answer",
     "tests/console/rollup/test_rollups.py::test_kill_at_any_statement_changes_no_answer",
+    "tests/test_span_rules.py::test_every_alert_fires_in_a_unit_test",
     "tests/torture/test_torture.py",
 )
 """What only `make test-faults` runs: tests of whole processes, kills at each step, benchmarks."""

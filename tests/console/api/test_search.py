@@ -87,7 +87,7 @@ async def test_end_line_of_a_search_without_a_match_names_close_keys(client: Cli
         ({"since": "2199-01-01"}, "since: expected a time before now"),
         ({"since": "0s"}, "since: expected a time before now"),
         ({"limit": "10001"}, "limit: expected a whole number from 1 to 10000"),
-        ({"s3cret": "1"}, "unknown parameter in the URL; known are: cursor, filter"),
+        ({"s3cret": "1"}, "unknown parameter in the URL; known are: columns, cursor, filter"),
         ({"q": '{ name =~ "s3cret(" }'}, "q, column 11: the regular expression is not valid"),
     ],
 )
