@@ -160,6 +160,14 @@ class _End(Generic[Incoming, Outgoing]):
             async with asyncio.timeout(SEND_S):
                 await self._writer.drain()
 
+    def send_at_once(self, message: Outgoing) -> bool:
+        """Send one message without waiting. Return False if the other end has yet to read an earlier one."""
+        if self._writer.transport.get_write_buffer_size():
+            return False
+        with contextlib.suppress(RuntimeError):
+            self._writer.write(self._encoder.encode(message) + b"\n")
+        return True
+
     async def close(self) -> None:
         """Close this end; the other end's `receive` returns None."""
         self._writer.close()

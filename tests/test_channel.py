@@ -2,8 +2,9 @@
 
 import socket
 
-from receiver.channel import Channel, ChildChannel, Ready, Report, Start, Stop
+from receiver.channel import Channel, ChildChannel, Ready, Report, ShowRefusals, Start, Stop
 from receiver.metrics import Metrics
+from receiver.refusals import Refusal, RefusalReport
 from receiver.settings import Drain, Settings
 
 
@@ -38,6 +39,20 @@ async def test_start_message_with_a_thousand_drains_is_delivered() -> None:
     await supervisor.send(start)
 
     assert await child.receive() == start
+    await supervisor.close()
+    await child.close()
+
+
+async def test_message_to_a_child_that_hangs_neither_waits_nor_takes_memory() -> None:
+    supervisor, child = await both_ends()
+    large = ShowRefusals(RefusalReport(tuple(Refusal(reason="x", error="e" * 300) for _ in range(64))))
+
+    sent = [supervisor.send_at_once(large) for _ in range(1_000)]
+
+    assert 0 < (count := sum(sent)) < 100
+    assert sent == [True] * count + [False] * (1_000 - count)
+    assert [await child.receive() for _ in range(count)] == [large] * count
+    assert supervisor.send_at_once(large)
     await supervisor.close()
     await child.close()
 

@@ -183,11 +183,11 @@ class Child:
             self._accepts_for = listen_fds
             await self._channel.send(AcceptFor(tuple(sorted(listen_fds))))
 
-    async def show_refusals(self) -> None:
-        """Send the refusals of all processes if they have changed."""
-        if self._channel and self.is_ready and self._refusals.version != self._shown_version:
+    def show_refusals(self) -> None:
+        """Send the refusals of all processes if they have changed. Never waits for a process that hangs."""
+        is_due = self.is_ready and self._refusals.version != self._shown_version
+        if is_due and self._channel and self._channel.send_at_once(ShowRefusals(self._refusals.report())):
             self._shown_version = self._refusals.version
-            await self._channel.send(ShowRefusals(self._refusals.report()))
 
     async def seal(self) -> None:
         """Make the process seal its open segment, and wait for at most `seal_s`."""

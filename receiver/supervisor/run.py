@@ -348,7 +348,7 @@ class Supervisor:
                 self._write_state()
             # Silence of an intake is no event, so `_cover_intakes` must look again at every tick.
             self._is_changed.set()
-            await self._store.show_refusals()
+            self._store.show_refusals()
             logs.limited.flush()
 
     async def _cover_intakes(self) -> None:
