@@ -28,6 +28,7 @@ OTHERS: Final = "(others)"
 HOUR_S: Final = 3_600
 
 CREDENTIALS: Final = "Let the sender send exactly the token and the signature that this drain requires."
+OVERLOADED: Final = "Raise `intakes`, or let the sender send less; it sends the same bytes again."
 REMEDIES: Final = {
     "unauthenticated": CREDENTIALS,
     "not_allowed": "Give sender and receiver the same secret and algorithm; if they have, a proxy changes "
@@ -40,8 +41,7 @@ REMEDIES: Final = {
     "method_not_allowed": "Let the sender use POST; a redirect turns a POST into a GET.",
     "journal_full": "See Journal and backlog: the store does not keep up, or the disk is full.",
     "disk_trouble": "Look at the disk of the data directory: a write or a sync failed.",
-    "overloaded": "Raise `intakes`, or let the sender send less; it sends the same bytes again.",
-    "overloaded_connection": "Raise `intakes`, or let the sender send less; it sends the same bytes again.",
+    **dict.fromkeys(("overloaded", "overloaded_connection"), OVERLOADED),
     "memory_budget_spent": "Raise limits.inflight_bytes_max, or let the sender use smaller batches.",
     "deadline_passed": "Look at the disk of the data directory, which answers slowly.",
     "connection": "Raise limits.connections_max, or let the sender reuse its connections.",

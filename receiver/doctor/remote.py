@@ -218,8 +218,7 @@ class Doctor:
         headers = {"User-Agent": "trace-drain-doctor"}
         if method == "POST":
             headers |= self.sender.headers(body)
-        if content_type:
-            headers["Content-Type"] = content_type
+        headers |= {"Content-Type": content_type} if content_type else {}
         self.sent_at_s = time.time()
         answer = self.target.request(method, headers, body)
         if answer.content_type not in MEDIA_TYPE_OF.values() and not answer.body.startswith(PROBE_TEXT):
@@ -254,21 +253,17 @@ class Doctor:
 UNCHANGED = "Let the proxy pass bodies, Content-Type and Content-Encoding unchanged."
 _CHANGED = {
     400: "the body does not arrive as it was sent, so it cannot be decoded",
-    401: "the body does not arrive as it was sent, so its signature does not match",
-    403: "the body does not arrive as it was sent, so its signature does not match",
+    **dict.fromkeys((401, 403), "the body does not arrive as it was sent, so its signature does not match"),
     415: "the content type or encoding does not arrive as it was sent",
 }
 """Status of the answer to a sample → what a proxy changed."""
 _LOGIN = ("its login or firewall takes the request", "Exempt this path from it.")
 _DOWN = ("it does not reach the receiver", "Start the receiver, or correct its address in the proxy.")
 _FOREIGN = {
-    401: _LOGIN,
-    403: _LOGIN,
+    **dict.fromkeys((401, 403), _LOGIN),
     405: ("the method is not allowed", "Allow GET and POST for this path."),
     413: ("the body is over its limit", "Raise its limit (client_max_body_size)."),
-    502: _DOWN,
-    503: _DOWN,
-    504: _DOWN,
+    **dict.fromkeys((502, 503, 504), _DOWN),
 }
 """Status of an answer that is not the receiver's → cause and fix."""
 _CAUSES = {

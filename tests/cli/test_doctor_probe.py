@@ -21,12 +21,10 @@ def trickling_port() -> Iterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        with suppress(OSError):
-            connection, _ = listener.accept()
-            with connection:
-                while True:
-                    connection.sendall(b"H")
-                    threading.Event().wait(0.05)
+        with suppress(OSError), listener.accept()[0] as connection:
+            while True:
+                connection.sendall(b"H")
+                threading.Event().wait(0.05)
 
     server = threading.Thread(target=serve)
     server.start()
@@ -47,8 +45,8 @@ def test_request_to_a_trickling_server_ends_although_another_address_does_not_an
         return connect(address, timeout_s)
 
     monkeypatch.setattr(socket, "create_connection", unanswered)
-    target = Target("traces.example", trickling_port, "/", is_tls=False, timeout_s=TIMEOUT_S)
-    target.addresses = ["192.0.2.1", "127.0.0.1"]
+    addresses = ["192.0.2.1", "127.0.0.1"]
+    target = Target("traces.example", trickling_port, "/", False, TIMEOUT_S, addresses=addresses)  # noqa: FBT003
 
     # Without a deadline for the whole exchange, it would never end.
     with pytest.raises(StepFailed, match="is not answered"):
