@@ -37,9 +37,9 @@ def local_steps(
     checks: list[tuple[str, Callable[[], str]]] = [
         ("settings", lambda: _settings(loaded)),
         ("certificate", lambda: _certificate(settings, host)),
-        ("ports", lambda: _of(machine.ports(settings))),
+        ("ports", lambda: _of(machine.ports(settings)) or "all of them are free"),
         ("data directory", lambda: _data_directory(settings)),
-        ("disk", lambda: _of(machine.disk(settings))),
+        ("disk", lambda: _of(machine.disk(settings)) or "more space is free than journal.disk_free_min"),
         ("journal", lambda: _journal(settings)),
         ("descriptors", lambda: _descriptors(settings, state)),
         ("store", lambda: _of(machine.server_findings(settings))),
@@ -73,7 +73,7 @@ def _settings(loaded: Loaded) -> str:
 def _certificate(settings: Settings, host: str | None) -> str:
     found = machine.certificates_in(settings.tls.cert_file)
     if not found:
-        return "generated" if settings.tls.self_signed else "none: a proxy terminates TLS"
+        return "generated" if settings.tls.self_signed else "none: the receiver speaks plain HTTP"
     text = _of(machine.certificates(settings.tls, datetime.now(UTC)))
     names = _names(found[0])
     if host is not None and not any(_covers(name, host.lower()) for name in names):

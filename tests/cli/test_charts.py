@@ -166,7 +166,7 @@ def test_time_axis_names_incomplete_intervals(complete: tuple[bool, ...], note: 
 def test_chart_prints_a_line_for_each_group_with_its_value_over_time(data_dir: str) -> None:
     options = (
         "--measure",
-        "p95",
+        "max",
         "--by",
         "service,status",
         "--filter",
@@ -177,10 +177,10 @@ def test_chart_prints_a_line_for_each_group_with_its_value_over_time(data_dir: s
     total, over_time = run("chart", *options), run("chart", *options, "--every", "1m", "--top", "1")
 
     head, *lines = (re.split(r"  +", line.strip()) for line in total.stdout.splitlines())
-    assert head == ["service", "status", "p95", "spans"]
+    assert head == ["service", "status", "max", "spans"]
     assert lines == [["charted", "Ok", "40 ms", "2"], ["charted", "Error", "10 ms", "1"]]
     head_line, first, rest, axis = over_time.stdout.splitlines()
     assert head_line.endswith("over time")
-    assert first.endswith(f"█{' ' * 18}▄")
+    assert first.endswith(f"█{' ' * 18}▅")
     assert re.split(r"  +", rest.strip())[:3] == ["(the rest)", "10 ms", "1"]
     assert axis.startswith("time: 21 intervals of 1m, from ")
