@@ -41,7 +41,7 @@ def test_scripts_contain_no_sink_that_would_create_markup() -> None:
 
 def test_every_colour_that_is_used_is_defined() -> None:
     static = HERE.parents[2] / "receiver/console/ui/static"
-    style = (static / "style.css").read_text()
+    style = "".join(path.read_text() for path in static.glob("*.css"))
     scripts = "".join(path.read_text() for path in static.glob("*.js"))
     used = set(re.findall(r"var\((--[\w-]+)\)", style)) | set(re.findall(r'"(--[\w-]+)"', scripts))
 

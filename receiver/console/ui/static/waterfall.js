@@ -4,6 +4,7 @@ import { element } from "./elements.js";
 import { addShortcuts, opensPage } from "./frame.js";
 import { drawOverview } from "./overview.js";
 import { showLinking, showLinkingTrouble, showSpan, showTrouble } from "./panel.js";
+import { fillMarks, fillPath, newRow, setBar } from "./rows.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, placeAfter, rowsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = document.documentElement.dataset.density === "compact" ? 22 : 28;
@@ -140,7 +141,7 @@ class Waterfall {
     const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW_PX) - MARGIN_ROWS);
     const count = Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * MARGIN_ROWS;
     const isFilled = isScrolled && this.pool.length === count;
-    while (this.pool.length < count) this.pool.push(this.newRow());
+    while (this.pool.length < count) this.pool.push(newRow(this.space));
     while (this.pool.length > count) this.pool.pop().line.remove();
     for (let index = first; index < first + count; index++) {
       const row = this.pool[index % count];
@@ -151,24 +152,6 @@ class Waterfall {
     }
     if (this.rowOf[this.chosen] < 0) this.grid.removeAttribute("aria-activedescendant");
     else this.grid.setAttribute("aria-activedescendant", `span-${this.chosen}`);
-  }
-
-  newRow() {
-    const twisty = element("span", "twisty");
-    const mark = element("span", "error");
-    const service = element("span", "service");
-    const name = element("span", "name");
-    const note = element("span", "warning");
-    const label = element("div", "label", twisty, mark, service, name, note);
-    const took = element("div", "took");
-    const bar = element("div", "bar");
-    const path = element("div", "path");
-    const marks = element("div", "marks");
-    const line = element("div", "row", label, took, element("div", "time", bar, path, marks));
-    line.setAttribute("role", "row");
-    for (const cell of line.children) cell.setAttribute("role", "gridcell");
-    this.space.append(line);
-    return { line, twisty, mark, service, name, note, label, took, bar, path, marks };
   }
 
   fill(row, place, index) {
@@ -194,42 +177,9 @@ class Waterfall {
     row.label.style.paddingLeft = `${Math.min(trace.levels[place] - 1, INDENT_LEVELS_MAX) * 12}px`;
     row.took.textContent = durationText(trace.took[place]);
     row.bar.className = `bar hue${this.hues[trace.service[place]]}`;
-    this.setBar(row.bar, trace.start[place], trace.took[place]);
-    this.fillPath(row.path, place);
-    this.fillMarks(row.marks, this.trace.events[place] ?? []);
-  }
-
-  // Exceptions are crosses, other events dots.
-  fillMarks(container, events) {
-    while (container.children.length < events.length) container.append(element("div"));
-    [...container.children].forEach((mark, index) => {
-      mark.hidden = index >= events.length;
-      if (mark.hidden) return;
-      const [at, isException] = events[index];
-      mark.className = isException ? "event exception" : "event";
-      mark.textContent = isException ? "✕" : "";
-      mark.title = `${isException ? "exception" : "event"} at ${durationText(Math.abs(at))}`;
-      mark.style.left = `${(at * 100) / Math.max(1, this.trace.duration)}%`;
-    });
-    if (!events.length) return container.removeAttribute("role");
-    container.setAttribute("role", "img");
-    const exceptions = events.filter(([, isException]) => isException).length;
-    container.setAttribute("aria-label", `${events.length} events, ${exceptions} of them exceptions`);
-  }
-
-  fillPath(container, place) {
-    const sections = this.isCriticalShown ? (this.trace.critical[place] ?? []) : [];
-    while (container.children.length < sections.length) container.append(element("div", "critical"));
-    [...container.children].forEach((section, index) => {
-      section.hidden = index >= sections.length;
-      if (index < sections.length) this.setBar(section, ...sections[index]);
-    });
-  }
-
-  setBar(bar, start, took) {
-    const scale = 100 / Math.max(1, this.trace.duration);
-    bar.style.left = `${start * scale}%`;
-    bar.style.width = `max(1px, ${took * scale}%)`;
+    setBar(row.bar, trace.start[place], trace.took[place], trace.duration);
+    fillPath(row.path, this.isCriticalShown ? (trace.critical[place] ?? []) : [], trace.duration);
+    fillMarks(row.marks, trace.events[place] ?? [], trace.duration);
   }
 
   // After the rows are on the screen, because the user waits for the rows.
