@@ -271,8 +271,6 @@ class Series(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """All series of one process."""
-
     process: str
     series: tuple[Series, ...]
 
@@ -319,7 +317,6 @@ class Metrics:
         return series
 
     def add(self, name: MetricName, value: float = 1, **labels: str) -> None:
-        """Increase a series."""
         self.count(name, **labels).value += value
 
     def set(self, name: MetricName, value: float, **labels: str) -> None:
@@ -334,7 +331,6 @@ class Metrics:
         return series
 
     def observe(self, name: MetricName, seconds: float) -> None:
-        """Add one duration to a histogram."""
         self.durations(name).observe(seconds)
 
     def begin(self, drains: Sequence[str]) -> None:

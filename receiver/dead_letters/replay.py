@@ -59,7 +59,6 @@ class Replayer:
     """Records that the segment's spans were counted as dead before. May raise, which cancels the replay."""
 
     def entries(self) -> list[DeadLetterEntry]:
-        """Return all dead letters and quarantined bodies."""
         return self.dead_letter_list.entries()
 
     def entry(self, name: str) -> DeadLetterEntry:
@@ -202,8 +201,6 @@ EXPANDED_BYTES_MAX = 64 * 1024
 
 
 class _Expander(Protocol):
-    """State of an expansion."""
-
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """Return at most `max_length` expanded bytes."""
 

@@ -91,7 +91,6 @@ def ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_port_of(running: ReceiverState, key: str, listen: str) -> bool:
-    """Whether the running receiver listens on the port of this setting."""
     bound = getattr(running, NAME_OF[key])
     return bool(bound) and parse_address(bound).port == parse_address(listen).port
 

@@ -87,7 +87,6 @@ class ClickHouseStore(SqlStore):
         )
 
     def create_database(self) -> None:
-        """See `Store`."""
         try:
             client = self._connect(None)
             client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
@@ -95,7 +94,6 @@ class ClickHouseStore(SqlStore):
             raise trouble_of(error, self._place, self._login) from error
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """See `SqlStore`."""
         with segment.open("rb") as body:
             headers = {
                 "Content-Encoding": CODEC_OF[segment.suffix],
@@ -106,7 +104,6 @@ class ClickHouseStore(SqlStore):
             return self._insert_body(parameters, body, headers)
 
     def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
-        """See `Store`."""
         parameters = {
             "query": f"INSERT INTO {table} FORMAT JSONEachRow",
             "insert_deduplication_token": token,
@@ -141,7 +138,6 @@ class ClickHouseStore(SqlStore):
             yield ReadOnlyClient(client, {**supported, **self._mark_settings(), "readonly": "1"})
 
     def close(self) -> None:
-        """See `Store`."""
         super().close()
         self._pool.clear()
 

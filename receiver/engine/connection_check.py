@@ -28,8 +28,6 @@ NO_CHECK_GRANT = 62
 
 
 class Seen(NamedTuple):
-    """Result of one check."""
-
     text: str
     is_fine: bool = True
 

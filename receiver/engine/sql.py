@@ -206,7 +206,6 @@ class SqlStore(ABC):
             raise trouble_of(error, self._place, self._login) from error
 
     def version(self) -> Version:
-        """See `Store`."""
         major, minor, *_ = str(self.rows("SELECT version()")[0][0]).split(".")
         return Version(int(major), int(minor))
 
@@ -238,13 +237,11 @@ class SqlStore(ABC):
         return local[0] if local else TABLE
 
     def forget_trials(self) -> None:
-        """See `Store`."""
         stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": f"{self._trial}_", "stale_s": TRIAL_STALE_S})
         for (name,) in stale:
             self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
 
     def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
-        """See `Store`."""
         if not locations:
             return {}
         parameters: Parameters = {
@@ -263,7 +260,6 @@ class SqlStore(ABC):
         return dict(counts)
 
     def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
-        """See `Store`."""
         parameters = {
             **_parameters_of(location),
             "parts_epochs": [] if parts_epoch is None else [parts_epoch],
@@ -272,7 +268,6 @@ class SqlStore(ABC):
         return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in groups}
 
     def running(self, prefix: str) -> list[str]:
-        """See `Store`."""
         template = "SELECT groupArray({id}) FROM system.processes WHERE startsWith({id}, {prefix:String})"
         statement = compose(template, id=self._running_id)
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
@@ -286,13 +281,11 @@ class SqlStore(ABC):
         return list(rows[0][0])
 
     def kill(self, prefix: str) -> None:
-        """See `Store`."""
         self.rows(
             f"KILL QUERY WHERE startsWith({self._running_id}, {{prefix:String}}) ASYNC", {"prefix": prefix}
         )
 
     def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
-        """See `Store`."""
         self._insert_select(_REFILL, {**_parameters_of(location), "days": list(days)})
 
     def probe(self) -> None:
@@ -306,7 +299,6 @@ class SqlStore(ABC):
 
     @contextmanager
     def marked(self, mark: str, filters: Mapping[str, str] = NO_FILTERS) -> Iterator[None]:
-        """See `Store`."""
         filtered = {"additional_table_filters": _map_text(filters)} if filters else {}
         self._per_thread.settings = {**self._marked_settings, "log_comment": mark, **filtered}
         try:
@@ -318,16 +310,13 @@ class SqlStore(ABC):
         return dict(getattr(self._per_thread, "settings", {}))
 
     def cancel(self, mark: str) -> None:
-        """See `Store`."""
         self.rows("KILL QUERY WHERE Settings['log_comment'] = {mark:String} ASYNC", {"mark": mark})
 
     def command(self, statement: str) -> None:
-        """See `Store`."""
         with self._client() as client:
             client.command(statement)
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """See `Store`."""
         with self._client() as client:
             result = client.query(statement, parameters=_bound(parameters), settings=self._mark_settings())
             return [tuple(row) for row in result.result_rows]
@@ -349,7 +338,6 @@ class SqlStore(ABC):
             yield from pieces_of(client, statement, _bound(parameters), self._mark_settings(), form)
 
     def close(self) -> None:
-        """See `Store`."""
         with self._lock:
             # A client belongs to the thread that opened it, but only the list knows all of them.
             clients, self._clients = self._clients, []

@@ -46,8 +46,6 @@ IGNORE_SYN = (
 
 @dataclass(frozen=True)
 class Sockets:
-    """All listening sockets."""
-
     drain: tuple[socket.socket, ...]
     """Sockets of the drain endpoint, one per intake. Several intakes may share a socket from systemd."""
     admin: socket.socket
@@ -302,7 +300,6 @@ def with_addresses_of(running: Settings, configured: Settings, new: Settings) ->
 
 
 def addresses_by_name(settings: Settings) -> dict[str, Address]:
-    """Return the address of each port that is on, by its name in `receiver.json`."""
     return {NAME_OF[key]: parse_address(listen) for key, listen in listen_addresses(settings).items()}
 
 

@@ -76,7 +76,6 @@ class PlatformClient(HttpCaller):
         return self.opened(self._request("GET", call, path, query))
 
     def require_team_id(self) -> str:
-        """Return the team's id, for a path. Raises `TeamMissing`."""
         if not self.team:
             raise TeamMissing(
                 "this call needs the id of the team in its path, and a slug is not enough; set platform.team "
@@ -119,7 +118,6 @@ class PlatformClient(HttpCaller):
 
 
 def missing_scopes(needed: Collection[str], granted: Collection[str]) -> list[str]:
-    """Return the needed scopes that are not granted."""
     held = {scope for text in granted for scope in _levels_of(text)}
     return [scope for scope in needed if not _levels_of(scope) <= held]
 

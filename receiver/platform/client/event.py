@@ -58,8 +58,6 @@ class Proxy(Part, frozen=True):
 
 
 class Payload(Part, frozen=True):
-    """Content of an event."""
-
     deployment_id: str = ""
     info: Info = Info()
     text: str = ""
@@ -73,8 +71,6 @@ class Payload(Part, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a deployment."""
-
     type: str
     created: float
     """Milliseconds since 1970."""

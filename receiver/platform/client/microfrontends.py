@@ -14,8 +14,6 @@ CALL: Final[Call] = "microfrontends update"
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A microfrontends group."""
-
     id: str
     name: str | None = None
     slug: str | None = None

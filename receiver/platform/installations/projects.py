@@ -45,7 +45,6 @@ class Projects(RecordFiles[Project]):
             return sorted(self._records.values(), key=lambda project: project.id)
 
     def name(self, project_id: str) -> str:
-        """Return the name of a project; empty if it is not known."""
         project = self.find(project_id)
         return project.name if project else ""
 

@@ -23,8 +23,6 @@ Action = Callable[[Platform, web.Request, Installation], Awaitable[None]]
 
 
 def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
-    """Return the routes below `prefix`."""
-
     async def show(_request: web.Request) -> web.StreamResponse:
         return web.json_response(state_of(platform))
 
@@ -165,8 +163,6 @@ async def _act_on_installation(platform: Platform, request: web.Request) -> dict
 
 
 def _without_body(change: Callable[[EmulatedInstallations, Installation], None]) -> Action:
-    """Return an action without parameters."""
-
     async def act(platform: Platform, request: web.Request, installation: Installation) -> None:
         await read_body(request, bodies.Nothing)
         change(platform.installations, installation)

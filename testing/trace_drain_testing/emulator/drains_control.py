@@ -10,8 +10,6 @@ from trace_drain_testing.emulator.refusals import bad_request, conflict, not_fou
 
 
 def routes(drains: Drains, control: str) -> list[web.RouteDef]:
-    """Return the routes below `control`."""
-
     async def create(request: web.Request) -> web.StreamResponse:
         try:
             config = msgspec.json.decode(await request.read(), type=DrainRequest)

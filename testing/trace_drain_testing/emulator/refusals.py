@@ -21,7 +21,6 @@ class Refusal(Exception):  # noqa: N818 - a verdict, not an accident
 
 
 def bad_request(message: str) -> Refusal:
-    """Return the error for an invalid value."""
     return Refusal(HTTPStatus.BAD_REQUEST, "bad_request", message)
 
 

@@ -66,8 +66,6 @@ class ShopPlatform(Protocol):
 
 
 class ShopRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of a shop."""
-
     requests_per_s: Annotated[float, msgspec.Meta(gt=0, le=1_000)] = 2.0
     history_s: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 3_600
     seed: int = 1
@@ -75,8 +73,6 @@ class ShopRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Shop:
-    """The shop, and its progress."""
-
     platform: ShopPlatform
     parameters: ShopRequest
     sent_requests: int = 0
@@ -156,20 +152,16 @@ class Shop:
 
 @dataclass
 class ShopRunner:
-    """Runner of at most one shop."""
-
     platform: ShopPlatform
     shop: Shop | None = None
     _task: asyncio.Task[None] | None = None
 
     def start(self, parameters: ShopRequest) -> Shop:
-        """Start a shop."""
         self.shop = Shop(self.platform, parameters)
         self._task = asyncio.get_running_loop().create_task(self.shop.run())
         return self.shop
 
     async def stop(self) -> None:
-        """Stop the shop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -63,16 +63,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ProviderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of a provider: whether it answers."""
-
     name: str
     enabled: bool
 
 
 @dataclass
 class Gateway:
-    """State of the gateway."""
-
     api_key: str
     take_fault: Callable[[str], bool]
     """Returns whether a fault is due, and uses it up."""

@@ -37,8 +37,6 @@ class InvalidRequest(Exception):  # noqa: N818 - a verdict, not an accident
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """Text part of a message."""
-
     text: str
 
 
@@ -50,8 +48,6 @@ class ImageUrl(msgspec.Struct, frozen=True):
 
 
 class Image(msgspec.Struct, frozen=True, tag_field="type", tag="image_url"):
-    """Image part of a message."""
-
     image_url: ImageUrl
 
 
@@ -71,8 +67,6 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of the conversation."""
-
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Text | Image] | None = None
     tool_calls: list[ToolCall] | None = None
@@ -80,14 +74,12 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the text parts, joined."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content if isinstance(part, Text))
         return self.content or ""
 
     @property
     def images(self) -> list[Image]:
-        """Return the image parts."""
         return (
             [part for part in self.content if isinstance(part, Image)]
             if isinstance(self.content, list)
@@ -96,16 +88,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """Function that the model may call."""
-
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
-    """Tool that the client offers."""
-
     type: Literal["function"]
     function: Function
 
@@ -136,21 +124,15 @@ class ProviderOptions(msgspec.Struct, frozen=True):
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """Options of a streamed answer."""
-
     include_usage: bool | None = None
 
 
 class NamedSchema(msgspec.Struct, frozen=True):
-    """JSON Schema of an answer."""
-
     name: str
     schema: dict[str, Any] = {}
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
-    """Form of the text of an answer."""
-
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
@@ -185,7 +167,6 @@ class ChatRequest(msgspec.Struct, frozen=True, rename={"provider_options": "prov
 
     @property
     def tokens_max(self) -> int | None:
-        """Return the limit of the answer's tokens."""
         return self.max_completion_tokens or self.max_tokens
 
 
