@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from trace_drain_testing.emulator.drains_traffic import Traffic
-from trace_drain_testing.emulator.refusals import bad_request, conflict, response_of
+from trace_drain_testing.emulator.refusals import answering, conflict, decoded
 from trace_drain_testing.shop.shop_events import HOST, Event, EventWriter
 from trace_drain_testing.shop.shop_traffic import (
     BACKEND_PROJECT,
@@ -187,12 +187,9 @@ def routes(runner: ShopRunner, control: str) -> list[web.RouteDef]:
     """Return the routes below `control` that start, show and stop the shop."""
 
     async def start(request: web.Request) -> web.StreamResponse:
-        try:
-            parameters = msgspec.json.decode(await request.read() or b"{}", type=ShopRequest)
-        except msgspec.DecodeError as problem:
-            return response_of(bad_request(str(problem)), "object")
+        parameters = decoded(await request.read() or b"{}", ShopRequest)
         if runner.shop is not None:
-            return response_of(conflict("the shop runs already; DELETE stops it"), "object")
+            raise conflict("the shop runs already; DELETE stops it")
         runner.start(parameters)
         return web.json_response(runner.summary())
 
@@ -204,4 +201,4 @@ def routes(runner: ShopRunner, control: str) -> list[web.RouteDef]:
         return web.json_response(runner.summary())
 
     path = f"{control}/shop"
-    return [web.post(path, start), web.get(path, show), web.delete(path, stop)]
+    return [web.post(path, answering(start)), web.get(path, show), web.delete(path, stop)]

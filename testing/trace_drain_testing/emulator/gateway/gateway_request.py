@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from trace_drain_testing.emulator.refusals import bad_request
+
 MODEL = re.compile(r"[^/\s]+/\S+")
 FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DATA_URL = re.compile(r"data:(?P<media>image/[a-z0-9.+-]+);base64,(?P<data>.*)", re.DOTALL)
@@ -30,10 +32,6 @@ ACCEPTED = {
 }
 """Accepted values by the path at the end of an error of msgspec."""
 QUOTED = re.compile(r" '[^']*'")
-
-
-class InvalidRequest(Exception):  # noqa: N818 - a verdict, not an accident
-    """The request breaks a rule; the message names the field and the expected value."""
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -171,7 +169,7 @@ class ChatRequest(msgspec.Struct, frozen=True, rename={"provider_options": "prov
 
 
 def parse_request(body: bytes) -> ChatRequest:
-    """Decode and check a request. Raises `InvalidRequest`."""
+    """Decode and check a request. Raises `Refusal`, which names the field and the expected value."""
     try:
         request = msgspec.json.decode(body, type=ChatRequest)
     except msgspec.DecodeError as error:
@@ -179,9 +177,9 @@ def parse_request(body: bytes) -> ChatRequest:
         text = QUOTED.sub("", str(error))
         # Expected values that the message of msgspec does not name.
         accepted = next((names for path, names in ACCEPTED.items() if path.search(text)), "")
-        raise InvalidRequest(text + accepted) from error
+        raise bad_request(text + accepted) from error
     for problem in _problems(request):
-        raise InvalidRequest(problem)
+        raise bad_request(problem)
     return request
 
 
