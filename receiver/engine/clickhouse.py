@@ -24,10 +24,10 @@ from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import (
-    is_supported_setting,
     pool_without_redirects,
     post,
     quote_identifier,
+    supported_settings,
 )
 from receiver.engine.pieces import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
@@ -132,9 +132,7 @@ class ClickHouseStore(SqlStore):
     def read_only(self, settings: Mapping[str, str]) -> Iterator[ReadOnlyClient]:
         """See `Store`. Each request has the settings, because HTTP requests share no state."""
         with self._client() as client:
-            supported = {
-                name: value for name, value in settings.items() if is_supported_setting(client, name)
-            }
+            supported = supported_settings(client, settings)
             yield ReadOnlyClient(client, {**supported, **self._mark_settings(), "readonly": "1"})
 
     def close(self) -> None:

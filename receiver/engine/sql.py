@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from receiver.engine.advice import Login
 from receiver.engine.columns import PROBE_ROW, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
-from receiver.engine.driver_internals import is_supported_setting, quote_identifier
+from receiver.engine.driver_internals import quote_identifier, supported_settings
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import (
@@ -32,6 +32,7 @@ from receiver.engine.store import (
     Parameters,
     RowLocation,
     RowSum,
+    Store,
     Version,
 )
 from receiver.errors import StoreTrouble
@@ -148,7 +149,7 @@ WHERE database = currentDatabase() AND startsWith(name, {all:String})
 """
 
 
-class SqlStore(ABC):
+class SqlStore(Store, ABC):
     """Implementation of the Store contract on clickhouse-connect, for any of its interfaces."""
 
     embedded: bool
@@ -170,11 +171,6 @@ class SqlStore(ABC):
         self._clients: list[Client] = []
         self._column_check = ColumnCheck(self)
 
-    @property
-    @abstractmethod
-    def definition_version(self) -> int | None:
-        """See `Store`."""
-
     @abstractmethod
     def _open(self) -> Client:
         """Open a client for the calling thread."""
@@ -186,10 +182,6 @@ class SqlStore(ABC):
     @abstractmethod
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """Insert a segment file in one statement. Returns the number of rows that the engine read."""
-
-    @abstractmethod
-    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
-        """See `Store`."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -349,16 +341,13 @@ class SqlStore(ABC):
         self, statement: str, parameters: Parameters | None, settings: Mapping[str, str] = NO_SETTINGS
     ) -> None:
         with self._client() as client:
-            supported = {
-                name: value for name, value in NO_DEDUPLICATION.items() if is_supported_setting(client, name)
-            }
+            supported = supported_settings(client, NO_DEDUPLICATION)
             client.query(statement, parameters=_bound(parameters), settings={**supported, **settings})
 
 
 def pins(client: Client) -> dict[str, str]:
     """Return the pinned settings that this engine supports."""
-    newer = {name: value for name, value in NEWER_PINS.items() if is_supported_setting(client, name)}
-    return PINS | newer
+    return PINS | supported_settings(client, NEWER_PINS)
 
 
 def quoted_text(text: str) -> str:
