@@ -52,11 +52,9 @@ class Operations:
             dead_letter_list=dead_letter_list,
             journal=data_dir / "journal",
             store=self._store,
-            core=transcode,
             commit=lambda deliveries, segment: transcode.commit(
                 policy, deliveries, segment, digest_key.load().secret
             ),
-            footer=transcode.footer,
             body_bytes_max=lambda drain: limits.get(drain) or settings.limits.body_bytes_max,
             now=time.time,
             check=self._check_tables,
