@@ -25,8 +25,8 @@ EPOCHS_MAX = 1_000
 
 
 class Book:
-    def __init__(self, limits: Limits, *, complete_from_hour: int = 0) -> None:
-        self.complete_from_hour = complete_from_hour
+    def __init__(self, limits: Limits) -> None:
+        self.complete_from_hour = 0
         self.lines: dict[Heading, Counts] = {}
         self.open: dict[Key, dict[Heading, Counts]] = {}
         """Lines of each unsettled segment, also included in `lines`. A new record replaces them."""
