@@ -44,7 +44,7 @@ NO_VERSION_TEXT = "Unexpected response to server version query"
 
 def supported_settings(client: Client, settings: Mapping[str, str]) -> dict[str, str]:
     """Return those of the settings that the client's engine supports."""
-    return {name: value for name, value in settings.items() if name in client.server_settings}
+    return {name: settings[name] for name in settings if name in client.server_settings}
 
 
 def escaped_already(texts: Mapping[str, str]) -> dict[str, Any]:
