@@ -38,7 +38,6 @@ def running_s() -> float:
 
 
 def boot_id() -> str:
-    """Return the id of the current boot."""
     return BOOT_ID.read_text().strip()
 
 
@@ -66,8 +65,6 @@ def read_belief(path: Path) -> Belief | None:
 
 
 class Now:
-    """Trusted current time."""
-
     def __init__(self, path: Path, times: Times | None = None) -> None:
         self._path = path
         self._times = times or Times()

@@ -22,8 +22,6 @@ from receiver.settings import Settings
 
 @dataclass(slots=True)
 class StoreParts:
-    """Parts of the store process that its features use."""
-
     loaded: Loaded
     """Settings in force with their origins; replaced at a reload."""
     store: Store
@@ -57,7 +55,6 @@ class StoreParts:
 
     @property
     def data_dir(self) -> Path:
-        """Return the data directory."""
         return Path(self.settings.data_dir)
 
 

@@ -122,8 +122,6 @@ async def run_child(channel_fd: int, begin: Begin) -> int:
 
 
 class _ChildProcess:
-    """State of one child process, from its start message on."""
-
     def __init__(self, channel: Channel, start: Start) -> None:
         self._channel = channel
         self._start = start

@@ -99,7 +99,6 @@ class Folded:
         self._entries: dict[tuple[object, ...], Refusal] = {}
 
     def add(self, new: Refusal) -> None:
-        """Add a refusal."""
         old = self._entries.pop(new.cause, None)
         if old is not None:
             new = msgspec.structs.replace(new, first_s=old.first_s, count=old.count + new.count)
@@ -114,7 +113,6 @@ class Folded:
             del self._entries[without_drain[0] if has_too_many else next(iter(self._entries))]
 
     def newest_first(self) -> tuple[Refusal, ...]:
-        """Return the entries."""
         return tuple(reversed(self._entries.values()))
 
 
@@ -177,8 +175,6 @@ def _cut(text: str, chars_max: int) -> str:
 
 
 class RefusalBook:
-    """The refusals of all processes, kept by the supervisor."""
-
     def __init__(self) -> None:
         self._newest = Folded()
         self._hours: dict[tuple[int, str, str, int], int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -13,6 +13,14 @@ LEDGER_SINCE: Final = "24h"
 """Age of the oldest hour in the response of a ledger query without `since`."""
 CRASHED: Final = "crashed"
 """Cause of a dead letter: the body crashed the decoder."""
+
+
+class Finding(NamedTuple):
+    """The result of a check of the settings, this machine or the store."""
+
+    level: Literal["problem", "warning", "note"]
+    """A problem prevents `serve` from working."""
+    text: str
 
 
 class LedgerLine(msgspec.Struct, frozen=True):

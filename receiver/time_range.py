@@ -39,7 +39,6 @@ class TimeRange(NamedTuple):
         return _nanoseconds(from_s), _nanoseconds(to_s)
 
     def is_empty(self, now_s: float) -> bool:
-        """Return whether the range ends before it begins."""
         from_s, to_s = self._ends_s(now_s)
         return to_s <= from_s
 

@@ -151,5 +151,4 @@ class PatternSet:
             raise OperatorError(str(error)) from error
 
     def is_found_in(self, text: str) -> bool:
-        """Return whether a part of the text matches a pattern."""
         return self._set.is_match(text)

@@ -45,7 +45,6 @@ def served_by_api(settings: Settings) -> Iterator[str]:
 
 
 def api_hosts(settings: Settings) -> Iterator[str]:
-    """Check the names of hosts."""
     for name in settings.api_hosts:
         if not _HOST_NAME.fullmatch(name):
             yield f"api_hosts names '{name}'; expected a DNS name without scheme, port or path"

@@ -19,8 +19,6 @@ _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([A-Za-z0-9._-]+)):(\d{
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A listen address."""
-
     host: str
     port: int
 
@@ -68,7 +66,6 @@ class StoreUrl:
     """Empty: `store.database`."""
 
     def without_password(self) -> str:
-        """Return the URL without the password, for printing."""
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         path = f"/{self.database}" if self.database else ""

@@ -29,8 +29,6 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class SettingKey:
-    """One setting and its type."""
-
     path: tuple[str, ...]
     """Path of the setting, with `#` for an index in a list."""
     type: object
@@ -40,7 +38,6 @@ class SettingKey:
 
     @property
     def is_list(self) -> bool:
-        """Whether the setting holds several values."""
         return get_origin(bare(self.type)) is tuple
 
 
@@ -72,7 +69,6 @@ def is_list_of_tables(path: tuple[str, ...]) -> bool:
 
 
 def is_table(path: tuple[str, ...]) -> bool:
-    """Whether the path is a table."""
     return any(len(known) > len(path) and known[: len(path)] == path for known in spellings())
 
 
@@ -92,7 +88,6 @@ def plain_key(key: Key) -> str:
 
 
 def env_name(key: Key) -> str:
-    """Return the name of the environment variable."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in key)
 
 

@@ -46,8 +46,6 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of settings, kept for reloads."""
-
     config: str | None
     """Value of `--config`. `None`: use `TRACE_DRAIN_CONFIG`, otherwise `trace-drain.toml` if it exists."""
     environ: Mapping[str, str]

@@ -20,8 +20,6 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]")
 
 
 class PromotedAttribute(NamedTuple):
-    """An attribute with a column."""
-
     scope: str
     """`span`, `resource` or `event`."""
     keys: tuple[str, ...]

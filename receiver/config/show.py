@@ -19,8 +19,6 @@ SET = "(set)"
 
 @dataclass(frozen=True)
 class Shown:
-    """One line of the listing."""
-
     key: Key
     value: object
     origin: str

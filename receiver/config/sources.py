@@ -61,7 +61,6 @@ class RawValue:
 
     @property
     def setting_key(self) -> SettingKey:
-        """The setting."""
         return self.form.setting_key
 
 
@@ -76,8 +75,6 @@ class Problem:
 
 @dataclass
 class Source:
-    """All values and problems of one source."""
-
     raw_values: list[RawValue] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 

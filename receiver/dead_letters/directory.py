@@ -64,8 +64,6 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter on disk."""
-
     id: str
     path: Path
     """Path of the bytes."""
@@ -74,8 +72,6 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The directory of dead letters."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.RLock()
@@ -110,11 +106,9 @@ class DeadLetters:
         return self._matching(f"{segment}.*", _reason)
 
     def count(self) -> int:
-        """Return the number of dead letters."""
         return sum(1 for path in self._root.glob("*.json") if self._bytes_of(path) is not None)
 
     def drop(self, dead_letter: DeadLetter) -> None:
-        """Delete a dead letter."""
         with self._lock:
             # The bytes first: `tidy` deletes a reason without bytes, but never bytes without a reason.
             unlink_if_exists(dead_letter.path)
@@ -182,8 +176,6 @@ def _reason_or_substitute(path: Path) -> Reason:
 
 
 class DeadLetterList:
-    """The directories of dead letters and of quarantined bodies."""
-
     def __init__(self, data_dir: Path) -> None:
         self.lock = threading.Lock()
         """Held during a replay or deletion, including the trial INSERT of a replay."""
@@ -238,7 +230,6 @@ class DeadLetterList:
 
 
 def entry_of(item: DeadLetter | Body) -> DeadLetterEntry:
-    """Return the description of a dead letter or body for operators."""
     if isinstance(item, DeadLetter):
         reason = item.reason
         return DeadLetterEntry(

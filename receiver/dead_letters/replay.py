@@ -31,7 +31,7 @@ from receiver.journal.epoch_directory import EpochDirectory, draw_epoch
 from receiver.journal.frame import answers_of
 from receiver.journal.names import Kind, file_name
 from receiver.journal.quarantine import Body
-from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
+from receiver.journal.segment_core import BLOCK_ROWS_MAX
 from receiver.model import Commit, Delivery, SegmentId
 from receiver.reports import CRASHED, Beginning, DeadDelivery, DeadLetterEntry, Replayed
 from receiver.time_range import instant_text
@@ -47,9 +47,7 @@ class Replayer:
     dead_letter_list: DeadLetterList
     journal: Path
     store: Store
-    core: Core
     commit: Callable[[Sequence[Delivery], SegmentId], Commit]
-    footer: Callable[[bytes], bytes]
     body_bytes_max: Callable[[str], int]
     """Body size limit of a drain."""
     now: Callable[[], float]
@@ -59,7 +57,6 @@ class Replayer:
     """Records that the segment's spans were counted as dead before. May raise, which cancels the replay."""
 
     def entries(self) -> list[DeadLetterEntry]:
-        """Return all dead letters and quarantined bodies."""
         return self.dead_letter_list.entries()
 
     def entry(self, name: str) -> DeadLetterEntry:
@@ -68,7 +65,7 @@ class Replayer:
 
     def beginning(self, name: str) -> Beginning:
         """Return the first rows of one of them as text. Raises `NoSuchDeadLetter`."""
-        return beginning_of(self.dead_letter_list.find(name), self.core)
+        return beginning_of(self.dead_letter_list.find(name))
 
     def drop(self, name: str) -> None:
         """Delete one of them permanently. Raises `NoSuchDeadLetter`, `DeadLetterConflict`."""
@@ -86,7 +83,7 @@ class Replayer:
             if dead_letter is None:
                 return Replayed(name, "", 0)
             self.dead_letter_list.require_segment_deleted(dead_letter)
-            replayable = replayable_content(dead_letter, self.core)
+            replayable = replayable_content(dead_letter)
             self._require_accepted(dead_letter)
             return Replayed(name, str(self._move_to_journal(dead_letter, replayable)), replayable.rows)
 
@@ -121,7 +118,7 @@ class Replayer:
             at=instant_text(self.now()),
             deliveries=(DeadDelivery(body.note.drain, (), commit.rows, body.id),),
         )
-        content = commit.record + self.footer(commit.record)
+        content = commit.record + transcode.footer(commit.record)
         return self.dead_letter_list.dead.keep(content, f".{Kind.LZ4}", reason)
 
     def _require_accepted(self, dead_letter: DeadLetter) -> None:
@@ -145,7 +142,7 @@ class Replayer:
             content = DISK.read(dead_letter.path)
             keep = [(0, replayable.rows)]
             # In place and before the rename: after a crash this is still a dead letter, only with another id.
-            write_durably(dead_letter.path, self.core.rewrite(content, keep, codec, BLOCK_ROWS_MAX, new_id))
+            write_durably(dead_letter.path, transcode.rewrite(content, keep, codec, BLOCK_ROWS_MAX, new_id))
             # A body that crashed the decoder was never counted, so its spans are not dead in the ledger.
             if dead_letter.reason.cause != CRASHED:
                 # Before the rename: once the segment is in the journal, the writer may record it at any time.
@@ -169,12 +166,12 @@ class Replayable(NamedTuple):
     """
 
 
-def replayable_content(dead_letter: DeadLetter, core: Core) -> Replayable:
+def replayable_content(dead_letter: DeadLetter) -> Replayable:
     """Return the content of a dead letter.
 
     Raises `DeadLetterConflict` if some of its rows are in the store or cannot be read.
     """
-    scan = core.scan(DISK.read(dead_letter.path))
+    scan = transcode.scan(DISK.read(dead_letter.path))
     rows = sum(record.rows for record in scan.records)
     if scan.damage or not scan.sealed or not rows:
         raise DeadLetterConflict("the dead letter is damaged; expected a segment without damage")
@@ -202,8 +199,6 @@ EXPANDED_BYTES_MAX = 64 * 1024
 
 
 class _Expander(Protocol):
-    """State of an expansion."""
-
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """Return at most `max_length` expanded bytes."""
 
@@ -215,23 +210,23 @@ _EXPANDERS: Final[Mapping[str, Callable[[], _Expander]]] = {
 }
 
 
-def beginning_of(item: DeadLetter | Body, core: Core = transcode) -> Beginning:
+def beginning_of(item: DeadLetter | Body) -> Beginning:
     """Return the beginning of a dead letter or of a quarantined body. Raises `OSError` if it is gone."""
     try:
-        return _of_body(item) if isinstance(item, Body) else _of_rows(item, core)
+        return _of_body(item) if isinstance(item, Body) else _of_rows(item)
     # A dead letter may be damaged in any way, or come from another version.
     except (ValueError, zlib.error, zstd.ZstdError) as error:
         return Beginning((), f"it cannot be decoded: {type(error).__name__}")
 
 
-def _of_rows(dead_letter: DeadLetter, core: Core) -> Beginning:
+def _of_rows(dead_letter: DeadLetter) -> Beginning:
     content = DISK.read(dead_letter.path)
-    scan = core.scan(content)
+    scan = transcode.scan(content)
     rows = min(ROWS_MAX, sum(record.rows for record in scan.records))
     if not rows:
         return Beginning((), "it has no readable row")
     # Only these rows are decoded, and always from the same compression.
-    head = core.rewrite(content, [(0, rows)], "zstd", BLOCK_ROWS_MAX)
+    head = transcode.rewrite(content, [(0, rows)], "zstd", BLOCK_ROWS_MAX)
     record = transcode.scan(head).records[0]
     block = head[record.offset + transcode.HEAD_BYTES + len(record.answers) : record.offset + record.length]
     return Beginning(tuple(map(_row_text, rows_of_native(zstd.decompress(block)))))

@@ -6,7 +6,6 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -14,12 +13,12 @@ from cryptography import x509
 from receiver.config.checks import require_place
 from receiver.config.load import Loaded
 from receiver.doctor import machine
-from receiver.doctor.machine import Finding
 from receiver.doctor.remote import Receiver
 from receiver.doctor.step import Step, StepFailed, StepWarning, run
 from receiver.errors import OperatorError
 from receiver.intake.connections.load_shedding import held_max
 from receiver.intake.run import DESCRIPTORS_RESERVED
+from receiver.reports import Finding
 from receiver.settings import Settings
 from receiver.sizes import counted, duration_text, size_text
 from receiver.supervisor.data_dir import ReceiverState
@@ -52,14 +51,11 @@ def local_steps(
 
 def _of(findings: Iterable[Finding]) -> str:
     """Return the notes of a check; raise its problems, else its warnings."""
-    by_level: dict[str, list[str]] = {"problem": [], "warning": [], "note": []}
-    for finding in findings:
-        by_level[finding.level].append(finding.text)
-    if by_level["problem"]:
-        raise StepFailed("; ".join(by_level["problem"]), "Correct what the text says was expected.")
-    if by_level["warning"]:
-        raise StepWarning("; ".join(by_level["warning"]), "Correct what the text says was expected.")
-    return "; ".join(by_level["note"])
+    found = list(findings)
+    for level, failure in (("problem", StepFailed), ("warning", StepWarning)):
+        if texts := [finding.text for finding in found if finding.level == level]:
+            raise failure("; ".join(texts), "Correct what the text says was expected.")
+    return "; ".join(finding.text for finding in found)
 
 
 def _settings(loaded: Loaded) -> str:
@@ -74,7 +70,7 @@ def _certificate(settings: Settings, host: str | None) -> str:
     found = machine.certificates_in(settings.tls.cert_file)
     if not found:
         return "generated" if settings.tls.self_signed else "none: the receiver speaks plain HTTP"
-    text = _of(machine.certificates(settings.tls, datetime.now(UTC)))
+    text = _of(machine.certificates(settings.tls))
     names = _names(found[0])
     if host is not None and not any(_covers(name, host.lower()) for name in names):
         raise StepFailed(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 from cryptography import x509
 
@@ -17,41 +17,30 @@ from receiver import transcode
 from receiver.config.addresses import listen_addresses, parse_address, parse_store_url
 from receiver.engine.connection_check import inspect_server
 from receiver.errors import OperatorError
+from receiver.reports import Finding
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
 from receiver.supervisor.data_dir import ReceiverState, running_receiver
 from receiver.supervisor.sockets import NAME_OF, require_free
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of a check: a problem, a warning or a note."""
-
-    level: str
-    text: str
-
-    @property
-    def is_problem(self) -> bool:
-        """Whether the finding prevents `serve` from working."""
-        return self.level == "problem"
+Level = Literal["problem", "warning"]
 
 
-def inspect_machine(settings: Settings, now: datetime) -> Iterator[Finding]:
+def inspect_machine(settings: Settings) -> Iterator[Finding]:
     """Yield everything that prevents `serve` from working with these settings on this machine."""
-    yield from certificates(settings.tls, now)
+    yield from certificates(settings.tls)
     yield from ports(settings)
     yield from disk(settings)
 
 
-def certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
+def certificates(tls: Tls) -> Iterator[Finding]:
     """Check the validity period of each certificate."""
-    for key, file, level in (
-        ("tls.cert_file", tls.cert_file, "problem"),
-        ("tls.client_ca_file", tls.client_ca_file, "warning"),
-    ):
+    levels: dict[str, Level] = {"cert_file": "problem", "client_ca_file": "warning"}
+    for name, level in levels.items():
+        file = getattr(tls, name)
         for index, certificate in enumerate(certificates_in(file)):
-            which = f"certificate {index + 1} of {key} '{file}'" if index else f"{key} '{file}'"
-            yield from _validity(which, certificate, level, now)
+            which = f"certificate {index + 1} of tls.{name} '{file}'" if index else f"tls.{name} '{file}'"
+            yield from _validity(which, certificate, level)
 
 
 def certificates_in(file: str) -> list[x509.Certificate]:
@@ -62,8 +51,8 @@ def certificates_in(file: str) -> list[x509.Certificate]:
         return []
 
 
-def _validity(which: str, certificate: x509.Certificate, level: str, now: datetime) -> Iterator[Finding]:
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+def _validity(which: str, certificate: x509.Certificate, level: Level) -> Iterator[Finding]:
+    now, begins, ends = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now > ends:
         yield Finding(level, f"{which} expired on {ends:%Y-%m-%d %H:%M} UTC; expected a renewed certificate")
     elif now < begins:
@@ -91,7 +80,6 @@ def ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_port_of(running: ReceiverState, key: str, listen: str) -> bool:
-    """Whether the running receiver listens on the port of this setting."""
     bound = getattr(running, NAME_OF[key])
     return bool(bound) and parse_address(bound).port == parse_address(listen).port
 
@@ -116,5 +104,4 @@ def server_findings(settings: Settings) -> Iterator[Finding]:
     if url is None:
         yield Finding("note", "the store is embedded: there is no server to connect to")
         return
-    for checked in inspect_server(settings, url, transcode.SCHEMAS):
-        yield Finding("note" if checked.is_fine else "problem", checked.text)
+    yield from inspect_server(settings, url, transcode.SCHEMAS)

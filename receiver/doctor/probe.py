@@ -46,8 +46,6 @@ CERTIFICATE_CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class EndpointAnswer:
-    """Answer to a request."""
-
     status: int
     headers: Mapping[str, str]
     """With names in lower case."""
@@ -55,14 +53,11 @@ class EndpointAnswer:
 
     @property
     def content_type(self) -> str:
-        """Return the content type without its parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @dataclass(slots=True)
 class Target:
-    """The endpoint that a URL names."""
-
     host: str
     port: int
     path: str
@@ -72,7 +67,6 @@ class Target:
     addresses: list[str] = field(default_factory=list)
 
     def resolve(self) -> str:
-        """Resolve the host name."""
         # In a thread: the resolver of the system can be neither interrupted nor given a deadline.
         resolving = threading.Thread(target=self._look_up, daemon=True)
         resolving.start()

@@ -48,8 +48,6 @@ class Receiver(Protocol):
 
 @dataclass
 class Doctor:
-    """A run against one URL."""
-
     settings: Settings
     drain: Drain
     sender: Sender
@@ -62,7 +60,6 @@ class Doctor:
     """When the latest request was sent."""
 
     def steps(self) -> Iterator[Step]:
-        """Yield each step."""
         tls: list[Check] = [("tls", self.target.handshake)] if self.target.is_tls else []
         return run(
             [

@@ -97,21 +97,17 @@ class Disk:
     """The real file system: Linux calls, with descriptors that child processes do not inherit."""
 
     def create(self, path: Path) -> int:
-        """See `Files`."""
         # O_EXCL: of two processes that race for a name, only one may get the file.
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
 
     def open(self, path: Path) -> int:
-        """See `Files`."""
         # O_NOFOLLOW: a symbolic link under this name must not redirect writes to another file.
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def close(self, fd: int) -> None:
-        """See `Files`."""
         os.close(fd)
 
     def lock(self, fd: int) -> bool:
-        """See `Files`."""
         try:
             # flock, because closing another descriptor of the file would release a POSIX record lock.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +116,6 @@ class Disk:
         return True
 
     def is_at(self, fd: int, path: Path) -> bool:
-        """See `Files`."""
         try:
             # Compares inodes, because a file that was removed and created again has the same name.
             return os.path.samestat(os.fstat(fd), os.lstat(path))
@@ -128,20 +123,16 @@ class Disk:
             return False
 
     def write(self, fd: int, content: memoryview, offset: int) -> int:
-        """See `Files`."""
         # At an explicit offset: a failed or short write leaves no file position to correct.
         return os.pwrite(fd, content, offset)
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """See `Files`."""
         os.ftruncate(fd, size_bytes)
 
     def sync_data(self, fd: int) -> None:
-        """See `Files`."""
         os.fdatasync(fd)
 
     def sync(self, fd: int) -> None:
-        """See `Files`."""
         os.fsync(fd)
 
     def sync_directory(self, path: Path) -> None:
@@ -153,7 +144,6 @@ class Disk:
             os.close(fd)
 
     def sync_file_system(self, path: Path) -> None:
-        """See `Files`."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # Python's `os` module has no syncfs.
@@ -163,48 +153,38 @@ class Disk:
             os.close(fd)
 
     def read(self, path: Path) -> bytes:
-        """See `Files`."""
         with open_to_read(path) as file:
             return file.read()
 
     def read_head(self, path: Path, size_bytes: int) -> bytes:
-        """See `Files`."""
         with open_to_read(path) as file:
             return file.read(size_bytes)
 
     def size_bytes(self, path: Path) -> int | None:
-        """See `Files`."""
         try:
             return os.lstat(path).st_size
         except FileNotFoundError:
             return None
 
     def names(self, path: Path) -> list[str]:
-        """See `Files`."""
         return sorted(os.listdir(path))  # noqa: PTH208 - returns names, not paths
 
     def make_directory(self, path: Path, mode: int = DIRECTORY_MODE) -> None:
-        """See `Files`."""
         path.mkdir(mode=mode)
 
     def set_mode(self, path: Path, mode: int) -> None:
-        """See `Files`."""
         path.chmod(mode)
 
     def remove_directory(self, path: Path) -> None:
-        """See `Files`."""
         path.rmdir()
 
     def rename(self, source: Path, target: Path) -> None:
-        """See `Files`."""
         source.rename(target)
 
     def unlink(self, path: Path) -> None:
-        """See `Files`."""
         path.unlink()
 
     def free_bytes(self, path: Path) -> int:
-        """See `Files`."""
         stats = os.statvfs(path)
         # Not f_bfree, which includes blocks that are reserved for root.
         return stats.f_bavail * stats.f_frsize
@@ -237,7 +217,6 @@ def opened(files: Files, path: Path, *, new: bool = False) -> Iterator[int]:
 
 
 def write_all(files: Files, fd: int, content: bytes | memoryview, offset: int) -> None:
-    """Write all of `content` at this offset, repeating short writes."""
     # A view, so that repeating a short write copies nothing.
     rest = memoryview(content)
     while rest:
@@ -337,7 +316,6 @@ def reported(problem: str, path: Path) -> Iterator[None]:
 
 
 def unlink_if_exists(path: Path, files: Files = DISK) -> None:
-    """Remove a file that may be missing."""
     with suppress(FileNotFoundError):
         files.unlink(path)
 

@@ -24,10 +24,10 @@ from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import (
-    is_supported_setting,
     pool_without_redirects,
     post,
     quote_identifier,
+    supported_settings,
 )
 from receiver.engine.pieces import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
@@ -87,7 +87,6 @@ class ClickHouseStore(SqlStore):
         )
 
     def create_database(self) -> None:
-        """See `Store`."""
         try:
             client = self._connect(None)
             client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
@@ -95,7 +94,6 @@ class ClickHouseStore(SqlStore):
             raise trouble_of(error, self._place, self._login) from error
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """See `SqlStore`."""
         with segment.open("rb") as body:
             headers = {
                 "Content-Encoding": CODEC_OF[segment.suffix],
@@ -106,7 +104,6 @@ class ClickHouseStore(SqlStore):
             return self._insert_body(parameters, body, headers)
 
     def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
-        """See `Store`."""
         parameters = {
             "query": f"INSERT INTO {table} FORMAT JSONEachRow",
             "insert_deduplication_token": token,
@@ -135,13 +132,10 @@ class ClickHouseStore(SqlStore):
     def read_only(self, settings: Mapping[str, str]) -> Iterator[ReadOnlyClient]:
         """See `Store`. Each request has the settings, because HTTP requests share no state."""
         with self._client() as client:
-            supported = {
-                name: value for name, value in settings.items() if is_supported_setting(client, name)
-            }
+            supported = supported_settings(client, settings)
             yield ReadOnlyClient(client, {**supported, **self._mark_settings(), "readonly": "1"})
 
     def close(self) -> None:
-        """See `Store`."""
         super().close()
         self._pool.clear()
 

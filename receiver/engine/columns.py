@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
-from receiver.engine.store import TABLE, Parameters
+from receiver.engine.store import TABLE, Store
 from receiver.errors import StoreTrouble
 from receiver.transcode import COLUMNS
 
@@ -104,21 +103,10 @@ _MERGED = re.compile(
 _COLUMN = re.compile(r"^    (?!INDEX )(\w+) ((?:(?! CODEC\(| ALIAS | DEFAULT |,$).)+)(.*)$", re.MULTILINE)
 
 
-class Tables(Protocol):
-    """The part of a store that the checks read."""
-
-    @property
-    def definition_version(self) -> int | None:
-        """See `Store`."""
-
-    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """See `Store`."""
-
-
 class ColumnCheck:
     """Check of the table of spans before an INSERT."""
 
-    def __init__(self, store: Tables) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._checked_version: int | None = None
 
@@ -133,7 +121,7 @@ class ColumnCheck:
         self._checked_version = version
 
 
-def altered_table(store: Tables, expected: Mapping[str, Columns]) -> str:
+def altered_table(store: Store, expected: Mapping[str, Columns]) -> str:
     """Describe the first table whose columns would change values; empty if there is none."""
     actual = dict(store.rows(_COLUMNS_OF_TABLES, {"tables": list(expected)}))
     for table, columns in expected.items():
@@ -168,7 +156,7 @@ def alteration(table_columns: Iterable[tuple[str, str]], expected: Columns) -> s
     return ""
 
 
-def altered_merging(store: Tables, sources: Sequence[tuple[str, str]]) -> str:
+def altered_merging(store: Store, sources: Sequence[tuple[str, str]]) -> str:
     """Describe the first table whose engine would merge other rows than it should; empty if there is none.
 
     Other engines than `MergeTree` and its variants merge nothing.
@@ -189,7 +177,7 @@ def altered_merging(store: Tables, sources: Sequence[tuple[str, str]]) -> str:
     return ""
 
 
-def altered_values(store: Tables, sources: Sequence[tuple[str, str]]) -> str:
+def altered_values(store: Store, sources: Sequence[tuple[str, str]]) -> str:
     """Describe the first column that loses its values by age, or the view that selects other rows, if any."""
     for (table,) in store.rows(_TABLES_WITH_COLUMN_TTL, {"tables": list(columns_of(sources))}):
         return f"'{table}' was altered: a column has a TTL, which deletes its values"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from receiver.config.addresses import Address, StoreUrl
 from receiver.engine import schema
@@ -16,6 +15,7 @@ from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.schema import VERSION_MIN
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
+from receiver.reports import Finding
 from receiver.settings import Settings
 
 SYSTEM = "system"
@@ -27,14 +27,7 @@ NO_CHECK_GRANT = 62
 """SYNTAX_ERROR: the server is too old for CHECK GRANT."""
 
 
-class Seen(NamedTuple):
-    """Result of one check."""
-
-    text: str
-    is_fine: bool = True
-
-
-def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, str]]) -> Iterator[Seen]:
+def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, str]]) -> Iterator[Finding]:
     """Yield the result of each check, most basic first, until the first error."""
     database = url.database or settings.store.database
     # Two clients: one that names a missing database could not even log in.
@@ -44,7 +37,7 @@ def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, s
         exists = bool(
             system_store.rows("SELECT 1 FROM system.databases WHERE name = {name:String}", {"name": database})
         )
-        yield Seen(_database_text(database, exists=exists))
+        yield Finding("note", _database_text(database, exists=exists))
         yield from _rights(system_store, database, exists=exists)
         # Without the database, a query of its tables would fail.
         if exists:
@@ -56,7 +49,7 @@ def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, s
             if trouble.advice or trouble.code
             else "; expected ClickHouse's HTTP interface there (store.url)"
         )
-        yield Seen(f"the store: {trouble.label}{hint}", is_fine=False)
+        yield Finding("problem", f"the store: {trouble.label}{hint}")
     finally:
         store.close()
         system_store.close()
@@ -72,11 +65,11 @@ def _store_at(settings: Settings, url: StoreUrl) -> ClickHouseStore:
     )
 
 
-def _login_and_version(store: Store, url: StoreUrl) -> Iterator[Seen]:
+def _login_and_version(store: Store, url: StoreUrl) -> Iterator[Finding]:
     version = store.version()
     server = f"ClickHouse {version} at {Address(url.host, url.port)} accepts user '{url.user or 'default'}'"
     expected = "" if version >= VERSION_MIN else f"; expected version {VERSION_MIN} or newer"
-    yield Seen(f"{server}{expected}", is_fine=not expected)
+    yield Finding("problem" if expected else "note", f"{server}{expected}")
 
 
 def _database_text(database: str, *, exists: bool) -> str:
@@ -85,7 +78,7 @@ def _database_text(database: str, *, exists: bool) -> str:
     )
 
 
-def _rights(store: Store, database: str, *, exists: bool) -> Iterator[Seen]:
+def _rights(store: Store, database: str, *, exists: bool) -> Iterator[Finding]:
     """Check each right separately, so that the message can list the missing rights."""
     rights = RIGHTS if exists else RIGHTS_OF_NEW_DATABASE
     try:
@@ -93,12 +86,12 @@ def _rights(store: Store, database: str, *, exists: bool) -> Iterator[Seen]:
     except StoreTrouble as trouble:
         if trouble.code != NO_CHECK_GRANT:
             raise
-        yield Seen("rights were not checked: this version of ClickHouse has no CHECK GRANT")
+        yield Finding("note", "rights were not checked: this version of ClickHouse has no CHECK GRANT")
         return
     if missing:
-        yield Seen(f"the user lacks rights on database '{database}': {', '.join(missing)}", is_fine=False)
+        yield Finding("problem", f"the user lacks rights on database '{database}': {', '.join(missing)}")
     else:
-        yield Seen(f"the user has the rights that the receiver needs: {', '.join(rights)}")
+        yield Finding("note", f"the user has the rights that the receiver needs: {', '.join(rights)}")
 
 
 def _has(store: Store, right: str, database: str) -> bool:
@@ -106,11 +99,12 @@ def _has(store: Store, right: str, database: str) -> bool:
     return bool(store.rows(f"CHECK GRANT {right} ON {quote_identifier(database)}.*")[0][0])
 
 
-def _tables(store: Store, settings: Settings, sources: list[tuple[str, str]]) -> Iterator[Seen]:
+def _tables(store: Store, settings: Settings, sources: list[tuple[str, str]]) -> Iterator[Finding]:
     status = schema.status(store, sources, *schema.wanted(settings))
     if status.unusable:
-        yield Seen(f"{status.unusable}; `trace-drain schema apply` prints what to do", is_fine=False)
+        yield Finding("problem", f"{status.unusable}; `trace-drain schema apply` prints what to do")
     elif status.missing:
-        yield Seen(f"{len(status.missing)} of the schema's statements are not applied; `serve` applies them")
+        count = len(status.missing)
+        yield Finding("note", f"{count} of the schema's statements are not applied; `serve` applies them")
     else:
-        yield Seen("the tables are up to date")
+        yield Finding("note", "the tables are up to date")

@@ -29,11 +29,11 @@ __all__ = [
     "FOREIGN_STATUS_TEXT",
     "NO_VERSION_TEXT",
     "escaped_already",
-    "is_supported_setting",
     "pool_without_redirects",
     "post",
     "quote_identifier",
     "rows_of_native",
+    "supported_settings",
 ]
 
 FOREIGN_STATUS_TEXT = "HTTP driver received HTTP status "
@@ -42,9 +42,9 @@ NO_VERSION_TEXT = "Unexpected response to server version query"
 """Start of the driver's error for a 200 response of a server that is not ClickHouse."""
 
 
-def is_supported_setting(client: Client, name: str) -> bool:
-    """Return whether the client's engine supports a setting."""
-    return name in client.server_settings
+def supported_settings(client: Client, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the settings that the client's engine supports."""
+    return {name: settings[name] for name in settings if name in client.server_settings}
 
 
 def escaped_already(texts: Mapping[str, str]) -> dict[str, Any]:

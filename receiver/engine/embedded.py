@@ -113,7 +113,6 @@ class EmbeddedStore(SqlStore):
         return self._commands
 
     def command(self, statement: str) -> None:
-        """See `Store`."""
         try:
             super().command(statement)
         finally:
@@ -156,11 +155,9 @@ class EmbeddedStore(SqlStore):
             client.close()
 
     def create_database(self) -> None:
-        """See `Store`."""
         self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """See `SqlStore`."""
         settings_sql = _settings_text({**settings, "log_comment": query_id})
         with segment.open("rb") as file:
             return self._insert_from(table, file.fileno(), CODEC_OF[segment.suffix], settings_sql, "Native")
@@ -221,7 +218,6 @@ class EmbeddedStore(SqlStore):
             raise StoreTrouble(f"syncfs of the store's directory failed: errno {error.errno}") from error
 
     def close(self) -> None:
-        """See `Store`."""
         # `close` would wait for running statements, which may take a minute.
         self._anchor.query("KILL QUERY WHERE query_id != queryID() ASYNC")
         super().close()

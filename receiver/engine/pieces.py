@@ -95,23 +95,18 @@ class ReadOnlyClient:
     def rows(
         self, statement: str, parameters: Parameters | None = None, texts: Mapping[str, str] | None = None
     ) -> list[tuple[Any, ...]]:
-        """See `ReadOnlyConnection`."""
         bound = {**(parameters or {}), **escaped_already(texts or {})}
         result = self._client.query(statement, parameters=bound, settings=self._settings)
         return [tuple(row) for row in result.result_rows]
 
     def lines(self, statement: str) -> Iterator[bytes]:
-        """See `ReadOnlyConnection`."""
         yield from complete_lines(pieces_of(self._client, statement, None, self._settings, "JSONEachRow"))
 
     def parquet(self, statement: str) -> Iterator[bytes]:
-        """See `ReadOnlyConnection`."""
         yield from complete_parquet(pieces_of(self._client, statement, None, self._settings, "Parquet"))
 
     def whole(self, statement: str, form: str, texts: Mapping[str, str]) -> bytes:
-        """See `ReadOnlyConnection`."""
         return self._client.raw_query(statement, escaped_already(texts), settings=self._settings, fmt=form)
 
     def pieces(self, statement: str, form: str, texts: Mapping[str, str]) -> Iterator[bytes]:
-        """See `ReadOnlyConnection`."""
         yield from pieces_of(self._client, statement, escaped_already(texts), self._settings, form)

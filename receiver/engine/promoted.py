@@ -34,8 +34,6 @@ _SPELLED = "SELECT arrayMap(text -> formatQuerySingleLine('SELECT ' || text), {e
 
 
 class PromotedColumns(NamedTuple):
-    """Promoted attributes of a table."""
-
     column_of: Mapping[tuple[str, str], str] = {}
     """Scope and key → column."""
     elsewhere: frozenset[tuple[str, str]] = frozenset()
@@ -124,7 +122,6 @@ def statement(columns: Sequence[Definition]) -> str:
 
 
 def definitions(attributes: Sequence[PromotedAttribute], version: Version) -> list[Definition]:
-    """Return the columns of these attributes."""
     return [*(_definition(attribute, version) for attribute in attributes), _elsewhere(attributes)]
 
 

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from receiver.engine.advice import Login
 from receiver.engine.columns import PROBE_ROW, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
-from receiver.engine.driver_internals import is_supported_setting, quote_identifier
+from receiver.engine.driver_internals import quote_identifier, supported_settings
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import (
@@ -32,6 +32,7 @@ from receiver.engine.store import (
     Parameters,
     RowLocation,
     RowSum,
+    Store,
     Version,
 )
 from receiver.errors import StoreTrouble
@@ -148,7 +149,7 @@ WHERE database = currentDatabase() AND startsWith(name, {all:String})
 """
 
 
-class SqlStore(ABC):
+class SqlStore(Store, ABC):
     """Implementation of the Store contract on clickhouse-connect, for any of its interfaces."""
 
     embedded: bool
@@ -170,11 +171,6 @@ class SqlStore(ABC):
         self._clients: list[Client] = []
         self._column_check = ColumnCheck(self)
 
-    @property
-    @abstractmethod
-    def definition_version(self) -> int | None:
-        """See `Store`."""
-
     @abstractmethod
     def _open(self) -> Client:
         """Open a client for the calling thread."""
@@ -186,10 +182,6 @@ class SqlStore(ABC):
     @abstractmethod
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """Insert a segment file in one statement. Returns the number of rows that the engine read."""
-
-    @abstractmethod
-    def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
-        """See `Store`."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -206,7 +198,6 @@ class SqlStore(ABC):
             raise trouble_of(error, self._place, self._login) from error
 
     def version(self) -> Version:
-        """See `Store`."""
         major, minor, *_ = str(self.rows("SELECT version()")[0][0]).split(".")
         return Version(int(major), int(minor))
 
@@ -238,13 +229,11 @@ class SqlStore(ABC):
         return local[0] if local else TABLE
 
     def forget_trials(self) -> None:
-        """See `Store`."""
         stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": f"{self._trial}_", "stale_s": TRIAL_STALE_S})
         for (name,) in stale:
             self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
 
     def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
-        """See `Store`."""
         if not locations:
             return {}
         parameters: Parameters = {
@@ -263,7 +252,6 @@ class SqlStore(ABC):
         return dict(counts)
 
     def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
-        """See `Store`."""
         parameters = {
             **_parameters_of(location),
             "parts_epochs": [] if parts_epoch is None else [parts_epoch],
@@ -272,7 +260,6 @@ class SqlStore(ABC):
         return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in groups}
 
     def running(self, prefix: str) -> list[str]:
-        """See `Store`."""
         template = "SELECT groupArray({id}) FROM system.processes WHERE startsWith({id}, {prefix:String})"
         statement = compose(template, id=self._running_id)
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
@@ -286,13 +273,11 @@ class SqlStore(ABC):
         return list(rows[0][0])
 
     def kill(self, prefix: str) -> None:
-        """See `Store`."""
         self.rows(
             f"KILL QUERY WHERE startsWith({self._running_id}, {{prefix:String}}) ASYNC", {"prefix": prefix}
         )
 
     def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
-        """See `Store`."""
         self._insert_select(_REFILL, {**_parameters_of(location), "days": list(days)})
 
     def probe(self) -> None:
@@ -306,7 +291,6 @@ class SqlStore(ABC):
 
     @contextmanager
     def marked(self, mark: str, filters: Mapping[str, str] = NO_FILTERS) -> Iterator[None]:
-        """See `Store`."""
         filtered = {"additional_table_filters": _map_text(filters)} if filters else {}
         self._per_thread.settings = {**self._marked_settings, "log_comment": mark, **filtered}
         try:
@@ -318,16 +302,13 @@ class SqlStore(ABC):
         return dict(getattr(self._per_thread, "settings", {}))
 
     def cancel(self, mark: str) -> None:
-        """See `Store`."""
         self.rows("KILL QUERY WHERE Settings['log_comment'] = {mark:String} ASYNC", {"mark": mark})
 
     def command(self, statement: str) -> None:
-        """See `Store`."""
         with self._client() as client:
             client.command(statement)
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """See `Store`."""
         with self._client() as client:
             result = client.query(statement, parameters=_bound(parameters), settings=self._mark_settings())
             return [tuple(row) for row in result.result_rows]
@@ -349,7 +330,6 @@ class SqlStore(ABC):
             yield from pieces_of(client, statement, _bound(parameters), self._mark_settings(), form)
 
     def close(self) -> None:
-        """See `Store`."""
         with self._lock:
             # A client belongs to the thread that opened it, but only the list knows all of them.
             clients, self._clients = self._clients, []
@@ -361,16 +341,13 @@ class SqlStore(ABC):
         self, statement: str, parameters: Parameters | None, settings: Mapping[str, str] = NO_SETTINGS
     ) -> None:
         with self._client() as client:
-            supported = {
-                name: value for name, value in NO_DEDUPLICATION.items() if is_supported_setting(client, name)
-            }
+            supported = supported_settings(client, NO_DEDUPLICATION)
             client.query(statement, parameters=_bound(parameters), settings={**supported, **settings})
 
 
 def pins(client: Client) -> dict[str, str]:
     """Return the pinned settings that this engine supports."""
-    newer = {name: value for name, value in NEWER_PINS.items() if is_supported_setting(client, name)}
-    return PINS | newer
+    return PINS | supported_settings(client, NEWER_PINS)
 
 
 def quoted_text(text: str) -> str:

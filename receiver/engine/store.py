@@ -38,8 +38,6 @@ DayRows = Mapping[str, int]
 
 
 class Version(NamedTuple):
-    """Version of the engine, as `26.9`."""
-
     major: int
     minor: int
 

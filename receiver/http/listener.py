@@ -45,7 +45,6 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        """Return the number of open connections."""
         return len(self._connections)
 
     async def open(self, application: web.Application, listening: socket.socket) -> None:
@@ -152,8 +151,6 @@ class Listener:
 
 
 class Ports:
-    """The open ports."""
-
     def __init__(self, limits: LimitSettings, metrics: Metrics) -> None:
         self._limits = limits
         self._metrics = metrics

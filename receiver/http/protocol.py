@@ -92,7 +92,6 @@ class HttpConnection(AiohttpConnection):
 
     @property
     def is_working(self) -> bool:
-        """Return whether a request is being answered."""
         return self.request_count > self._answered_count
 
     @property

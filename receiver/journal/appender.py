@@ -176,7 +176,6 @@ class Appender:
 
     @property
     def has_retired(self) -> bool:
-        """Return whether a segment waits for `seal_retired`."""
         return bool(self._retired)
 
     def seal_retired(self) -> None:
@@ -226,7 +225,6 @@ class Appender:
             return False
 
     def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
-        """Return the outcome of a deleted segment, or `None` if the writer did not delete it."""
         return self._outcomes.read(segment)
 
     def _is_due(self, current: Segment) -> bool:

@@ -33,8 +33,6 @@ LOCK_DELAY_S = 0.01
 
 
 class Key(NamedTuple):
-    """A secret and its public id."""
-
     secret: bytes
     id: bytes
 

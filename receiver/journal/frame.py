@@ -60,8 +60,6 @@ class Damage(NamedTuple):
 
 
 class FooterCounts(NamedTuple):
-    """Counts that a footer holds about its segment."""
-
     records: int
     rows: int
     bytes_before: int
@@ -76,7 +74,6 @@ class Sums:
     heads: bytearray = field(default_factory=bytearray)
 
     def add(self, record: builtins.bytes, rows: int) -> None:
-        """Add a record."""
         self.rows += rows
         self.bytes += len(record)
         self.heads += record[: transcode.HEAD_BYTES]
@@ -90,7 +87,6 @@ _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 
 def answers_of(record: Record) -> tuple[Answered, ...]:
-    """Decode the deliveries of a record."""
     return decoded(record.answers)
 
 

@@ -36,8 +36,6 @@ class ReadPosition:
 
 
 class ReadResult(NamedTuple):
-    """Deliveries read from a segment."""
-
     deliveries: list[Answered]
     position: ReadPosition
     continues_previous: bool

@@ -39,8 +39,6 @@ LOCKS = Path("/proc/locks")
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """State of a segment file at the time of the listing."""
-
     id: SegmentId
     path: Path
     is_sealed: bool

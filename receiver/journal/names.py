@@ -29,8 +29,6 @@ SEALED = (Kind.LZ4, Kind.ZSTD)
 
 
 class FileName(NamedTuple):
-    """Parsed name of a segment file."""
-
     seq: int
     kind: Kind
 
@@ -51,7 +49,6 @@ def epoch_of(name: str) -> int | None:
 
 
 def file_name(seq: int, kind: Kind) -> str:
-    """Return the name of a segment file."""
     return f"{seq:010d}.{kind}"
 
 

@@ -37,8 +37,6 @@ _NAME = re.compile(rf"[^.]+\.({'|'.join(ContentKind)})(\.[^.]+)*{re.escape(SUFFI
 
 
 class QuarantineNote(msgspec.Struct, frozen=True):
-    """Metadata of a quarantined body."""
-
     drain: str = ""
     received_at_ns: int = 0
     crashes: int = 1
@@ -46,8 +44,6 @@ class QuarantineNote(msgspec.Struct, frozen=True):
 
 
 class Body(NamedTuple):
-    """A quarantined body."""
-
     id: str
     """Digest of the body."""
     path: Path
@@ -55,7 +51,6 @@ class Body(NamedTuple):
     note: QuarantineNote
 
     def delivery(self, *, body_bytes_max: int) -> Delivery:
-        """Return the delivery as it was received."""
         _, kind, *encodings = self.path.name.removesuffix(SUFFIX).split(".")
         return Delivery(
             self.note.drain,
@@ -69,8 +64,6 @@ class Body(NamedTuple):
 
 
 class QuarantineFiles:
-    """The quarantine directory."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
 

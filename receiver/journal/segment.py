@@ -72,11 +72,9 @@ class Place:
     files: Files
 
     def path(self, kind: Kind) -> Path:
-        """Return the path of this segment's file of that kind."""
         return self.directory / file_name(self.seq, kind)
 
     def has(self, kind: Kind) -> bool:
-        """Return whether this segment's file of that kind exists."""
         return self.files.size_bytes(self.path(kind)) is not None
 
     def is_stored(self) -> bool:

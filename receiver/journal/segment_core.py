@@ -17,8 +17,6 @@ NewIdentity = tuple[int, int, bool]
 
 
 class Record(Protocol):
-    """A record, as read by the core."""
-
     @property
     def offset(self) -> int:
         """Offset of the record in the segment."""

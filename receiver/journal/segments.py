@@ -60,7 +60,6 @@ class SegmentFile:
         return transcode.scan(self.read())
 
     def damage(self, scan: Scan) -> list[Damage]:
-        """Return the unreadable ranges of this file."""
         return damage_in(scan, self.id, self.bytes)
 
     def replace(self, content: builtins.bytes) -> SegmentFile:
@@ -80,8 +79,6 @@ class SegmentFile:
 
 
 class JournalFile(NamedTuple):
-    """A segment file in an epoch directory."""
-
     id: SegmentId
     path: Path
     kind: Kind
@@ -221,7 +218,6 @@ class Journal:
         log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
     def _log_once(self, event: str, path: Path, reason: OSError | None = None) -> None:
-        """Log a warning once for each path."""
         # The writer lists the journal up to ten times a second.
         if str(path) not in self._logged_paths:
             self._logged_paths.add(str(path))

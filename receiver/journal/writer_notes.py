@@ -32,8 +32,6 @@ OUTCOMES_MAX = 1_000
 
 
 class SegmentOutcome(msgspec.Struct, frozen=True):
-    """Outcome of the rows of a segment."""
-
     dead_rows: dict[str, int] = {}
     """Number of rows that became dead letters, by digest of the delivery."""
     is_incomplete: bool = False
@@ -44,8 +42,6 @@ STORED = SegmentOutcome()
 
 
 class SegmentOutcomes:
-    """The outcomes directory."""
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._names: deque[str] | None = None
@@ -77,8 +73,6 @@ class SegmentOutcomes:
 
 
 class DeferredSegments:
-    """The directory of deferred segments."""
-
     def __init__(self, data_dir: Path, files: Files = DISK) -> None:
         self._directory = data_dir / "deferred"
         self._files = files

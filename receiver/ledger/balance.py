@@ -87,7 +87,6 @@ class LiveBalanceSource:
         self.backlog = backlog
 
     def balance(self) -> Balance:
-        """Return the balance now."""
         with self.ledger.watching() as watch:
             return self._balance(watch)[0]
 
@@ -112,7 +111,6 @@ class OfflineBalanceSource:
         self._limits = limits
 
     def balance(self) -> Balance:
-        """Return the balance now."""
         is_first = is_first_on(self._data_dir)
         sums, recorded = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
         backlog = Backlog(self._data_dir / "journal")

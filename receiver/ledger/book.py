@@ -25,10 +25,8 @@ EPOCHS_MAX = 1_000
 
 
 class Book:
-    """The state of the ledger in memory."""
-
-    def __init__(self, limits: Limits, *, complete_from_hour: int = 0) -> None:
-        self.complete_from_hour = complete_from_hour
+    def __init__(self, limits: Limits) -> None:
+        self.complete_from_hour = 0
         self.lines: dict[Heading, Counts] = {}
         self.open: dict[Key, dict[Heading, Counts]] = {}
         """Lines of each unsettled segment, also included in `lines`. A new record replaces them."""
@@ -47,7 +45,6 @@ class Book:
         return max(self.complete_from_hour, self._kept_from_hour if self._kept_from_hour > 1 else 0)
 
     def apply(self, entry: Entry) -> None:
-        """Apply one log entry."""
         if not isinstance(entry, Settled):
             self.window = max(self.window, entry.window)
         if isinstance(entry, Begun):

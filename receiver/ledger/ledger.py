@@ -200,7 +200,6 @@ class Ledger:
             return sums_of(self._book, losses), seen
 
     def close(self) -> None:
-        """Close the descriptors."""
         self._log.close()
         self._head.close()
 
@@ -277,7 +276,6 @@ def is_first_on(data_dir: Path) -> bool:
 
 
 def lost_path(root: Path) -> Path:
-    """Return the path of the loss report."""
     return root.with_name("ledger.lost")
 
 
@@ -287,7 +285,6 @@ def head_path(root: Path) -> Path:
 
 
 def sums_of(book: Book, losses: tuple[str, ...] = ()) -> Sums:
-    """Copy the sums of a book."""
     lines = {heading: counts for heading, counts in book.lines.items() if any(counts)}
     replayed = frozenset(key.segment for key in book.open if key.part == REPLAY)
     return Sums(lines, book.whole_from_hour, tuple(book.epochs), replayed, losses)

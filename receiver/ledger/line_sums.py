@@ -31,8 +31,6 @@ Rest = Literal["dead", "duplicate"]
 
 
 class Counts(NamedTuple):
-    """Number of spans by outcome."""
-
     received: int = 0
     stored: int = 0
     sampled_out: int = 0
@@ -43,19 +41,16 @@ class Counts(NamedTuple):
     """Checksum of the stored rows, as the store computes it (`ROW_CHECKSUM`); additive modulo 2^64."""
 
     def plus(self, other: Counts) -> Counts:
-        """Return the sum, field by field."""
         total = Counts(*(left + right for left, right in zip(self, other, strict=True)))
         return total._replace(checksum=total.checksum % CHECKSUMS)
 
     def minus(self, other: Counts) -> Counts:
-        """Return the difference, field by field."""
         # The store's checksum wraps, so a difference below 0 must wrap as well.
         difference = Counts(*(left - right for left, right in zip(self, other, strict=True)))
         return difference._replace(checksum=difference.checksum % CHECKSUMS)
 
     @property
     def spans(self) -> dict[str, int]:
-        """Return the spans by outcome."""
         return dict(zip(OUTCOMES, self, strict=False))
 
     @property

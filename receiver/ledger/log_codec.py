@@ -127,7 +127,6 @@ def read(content: bytes) -> Log[Linked]:
 def segment_entry(
     key: Key, lines: Lines, parts_epoch: int | None = None, window: Extent = NO_EXTENT
 ) -> SegmentEntry:
-    """Build the entry of a segment, or of a part of it."""
     return SegmentEntry(
         key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch, window
     )

@@ -87,7 +87,6 @@ class HeadFile:
         self.write(self.last or Head())
 
     def close(self) -> None:
-        """Close the descriptor."""
         if self._log is not None:
             self._log.close()
 

@@ -33,8 +33,6 @@ Verdict = Literal["same", "different", "unverifiable"]
 
 
 class LedgerQuery(NamedTuple):
-    """Filters of a ledger query."""
-
     since_hour: int
     now_s: float
     project: str | None = None
@@ -45,8 +43,6 @@ class LedgerQuery(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Result of comparing one line with the table."""
-
     table: int
     verdict: Verdict
     problem: str = ""
@@ -103,8 +99,6 @@ def ledger(balances: BalanceSource, store: Callable[[], Store], query: LedgerQue
 
 
 class Verified(NamedTuple):
-    """A balance and its comparison with the table."""
-
     balance: Balance
     compared: dict[Heading, Compared]
     unknown: Sequence[UnknownEpoch]

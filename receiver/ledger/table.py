@@ -61,15 +61,12 @@ GROUP BY Drain, ProjectId, Hour, MayMove, Epoch, Seq
 
 
 class Rows(NamedTuple):
-    """Count and checksum of rows, in the table or in the ledger."""
-
     rows: int = 0
     checksum: int = 0
     unreachable: int = 0
     """Rows that the companion table lacks or has at other times, so that a trace query misses them."""
 
     def plus(self, other: Rows) -> Rows:
-        """Return the sum with other rows."""
         checksum = (self.checksum + other.checksum) % CHECKSUMS
         return Rows(self.rows + other.rows, checksum, self.unreachable + other.unreachable)
 
@@ -84,8 +81,6 @@ class UnknownEpoch(msgspec.Struct, frozen=True):
 
 
 class TableRows(NamedTuple):
-    """Result of reading the table once."""
-
     by_segment: list[tuple[Heading, SegmentId, Rows]]
     """The segment is filled only for rows that may change during the count."""
     by_epoch: Mapping[int, Counter[int]]

@@ -88,8 +88,6 @@ def instant_of(at_s: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlatformRoutes:
-    """Handlers for the records of the platform and their dependencies."""
-
     installations: Installations
     projects: Projects
     retention_days: Callable[[], int]
@@ -97,7 +95,6 @@ class PlatformRoutes:
     pool: ThreadPoolExecutor
 
     def routes(self) -> tuple[Route, ...]:
-        """Return the routes."""
         keep = f"{PATH}/projects/{{id}}/keep"
         return (
             Route("GET", f"{PATH}/installations", self._installations, "viewer", operation=_INSTALLATIONS),

@@ -43,7 +43,6 @@ class PlatformSide:
 
     @property
     def extension(self) -> Extension:
-        """Return the pages and routes for the console."""
         return replace(extension_of(self._work.records), refresh_events=self._fetcher.refresh)
 
     async def start(self) -> None:
@@ -55,7 +54,6 @@ class PlatformSide:
         """Do nothing: each call of the platform reads the settings."""
 
     def report(self, metrics: Metrics) -> Mapping[str, str]:
-        """Set the metrics of webhooks and installations."""
         self._work.report(metrics)
         return {}
 
@@ -66,14 +64,12 @@ class PlatformSide:
 
 
 def extension_of(records: PlatformRecords) -> Extension:
-    """Return the pages and routes of the platform, over these records."""
     return Extension(
         pages_of(records), TEMPLATES, partial(_routes, records), project_name=records.projects.name
     )
 
 
 def pages_of(records: PlatformRecords) -> tuple[Page, ...]:
-    """Return the pages of the platform."""
     return (
         Page(
             "platform",

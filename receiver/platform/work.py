@@ -51,7 +51,6 @@ class PlatformWork:
             self._threads.append(self._probing)
 
     def start(self) -> None:
-        """Start all threads."""
         for thread in self._threads:
             thread.start()
 
@@ -61,12 +60,10 @@ class PlatformWork:
         self._probing.wake()
 
     def stop(self) -> None:
-        """Stop all threads."""
         for thread in self._threads:
             thread.stop(STOP_S)
 
     def report(self, metrics: Metrics) -> None:
-        """Set the metrics."""
         for outcome, count in self._applier.outcomes.copy().items():
             metrics.set("webhooks_applied", count, outcome=outcome)
         metrics.set("webhooks_waiting", self._applier.waiting_count)

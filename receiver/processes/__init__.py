@@ -12,13 +12,11 @@ from receiver.settings import Platform, Settings
 
 
 def store_module(settings: Settings) -> str:
-    """Return the module of the store process."""
     if settings.platform != Platform():
         return f"{__name__}.store_platform"
     return f"{__name__}.store_console" if settings.api.enabled else f"{__name__}.store"
 
 
 def intake_module(settings: Settings) -> str:
-    """Return the module of an intake process."""
     # Not only with a path of webhooks, which a reload may set.
     return f"{__name__}.intake" if settings.platform == Platform() else f"{__name__}.intake_webhooks"

@@ -10,7 +10,6 @@ from receiver.store_process.run import main
 
 
 def features(parts: StoreParts) -> Sequence[Feature]:
-    """Return the console."""
     return (Console(parts),)
 
 

@@ -63,12 +63,10 @@ _DECODER = msgspec.msgpack.Decoder(Entry)
 
 
 def segment_of(entry: Decided | Ended) -> SegmentId:
-    """Return the segment of an entry."""
     return SegmentId(entry.epoch, entry.seq)
 
 
 def written(entries: Iterable[Entry]) -> bytes:
-    """Encode entries for appending."""
     return framed(_MAGIC, map(msgspec.msgpack.encode, entries))
 
 

@@ -59,7 +59,6 @@ class GrowingTable:
         self._set.add(digests)
 
     def known(self, digests: bytes) -> list[int]:
-        """Return the indexes of those `digests` that are in the set."""
         return self._set.known(digests)
 
     def write(self, path: Path, *, first_s: float, last_s: float) -> None:
@@ -101,7 +100,6 @@ class FrozenTable:
         return self.header.entries
 
     def known(self, digests: bytes) -> list[int]:
-        """Return the indexes of those `digests` that are in the set."""
         return self._tags.known(digests, self._is_in_slot)
 
     def write(self, path: Path) -> None:

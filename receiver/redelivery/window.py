@@ -202,7 +202,6 @@ class Window:
         return True
 
     def close(self) -> None:
-        """Close the log file."""
         self._log.close()
 
     def _is_due(self, now_s: float) -> bool:

@@ -26,7 +26,6 @@ class LostTables:
 
     @property
     def trouble(self) -> str:
-        """Return the losses; empty if there are none."""
         try:
             return "; ".join(loss_detection.reported(self._path, DISK))
         except OSError as error:

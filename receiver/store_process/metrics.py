@@ -43,7 +43,6 @@ def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
 
 
 def newer_segments_text(journal: Journal) -> str:
-    """Return the health text for segments of a newer version; empty if there are none."""
     count = len(journal.newer)
     return (
         f"{count} segments were written by a newer version; run that version to store them" if count else ""

@@ -45,7 +45,6 @@ class Operations:
         return ledger_query.ledger(balances, lambda: self._store, ledger_filter)
 
     def replayer(self, dead_letter_list: DeadLetterList) -> Replayer:
-        """Return the replayer of dead letters."""
         settings, data_dir = self._settings, Path(self._settings.data_dir)
         policy, digest_key = transcode.policy(settings), DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in settings.drain}
@@ -53,11 +52,9 @@ class Operations:
             dead_letter_list=dead_letter_list,
             journal=data_dir / "journal",
             store=self._store,
-            core=transcode,
             commit=lambda deliveries, segment: transcode.commit(
                 policy, deliveries, segment, digest_key.load().secret
             ),
-            footer=transcode.footer,
             body_bytes_max=lambda drain: limits.get(drain) or settings.limits.body_bytes_max,
             now=time.time,
             check=self._check_tables,

@@ -20,7 +20,6 @@ class RepeatingThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start with the first step."""
         self._thread.start()
 
     def wake(self) -> None:

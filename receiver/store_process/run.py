@@ -36,7 +36,6 @@ CLOSE_S = 3.0
 
 
 def main(make_features: MakeFeatures = lambda _parts: ()) -> None:
-    """Run as a child of the supervisor, with these features."""
     # Before any thread starts, because a thread inherits it.
     os.nice(NICENESS)
     process.run(partial(start_store_process, make_features=make_features))

@@ -94,8 +94,6 @@ TRIES_AFTER_STOP = 1
 
 
 class StopSignal:
-    """Interruptible sleep of the writer's thread."""
-
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._stop = threading.Event()
@@ -148,7 +146,6 @@ class WriterThread:
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, grace_s: float) -> None:

@@ -29,8 +29,6 @@ NO_DELIVERIES = frozenset({"204", "405"})
 
 
 class Answers(NamedTuple):
-    """Counts of answered deliveries of one drain."""
-
     all: float = 0
     """All deliveries except those with wrong credentials."""
     failed: float = 0
@@ -50,7 +48,6 @@ class Answers(NamedTuple):
         return counts._replace(all=self.all + count, failed=self.failed + failed)
 
     def minus(self, other: Answers) -> Answers:
-        """Return the difference to earlier counts."""
         return Answers(*(now - before for now, before in zip(self, other, strict=True)))
 
 
@@ -79,7 +76,6 @@ class FailureBudget:
         }
 
     def report(self, metrics: Metrics, snapshots: Iterable[Snapshot], limits: Budget) -> None:
-        """Set the failure budget gauges."""
         metrics.set("failure_budget_counts_seconds", min(HOUR_S, self._now() - self._begun_s))
         for drain, answers in self.past_hour(snapshots).items():
             metrics.set("refused_requests_past_hour", answers.not_2xx, drain=drain)

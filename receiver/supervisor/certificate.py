@@ -21,8 +21,6 @@ CA_NAME = "ca.crt"
 
 
 class LastGood:
-    """The last certificate and key that could be loaded."""
-
     def __init__(self, tls: Tls) -> None:
         self.pems: Pems | None = None
         self._stamp: Stamp | None = None

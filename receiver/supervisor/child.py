@@ -49,8 +49,6 @@ getting it from the kernel page by page costs as much as reading a body. Operato
 
 @dataclass(frozen=True)
 class Patience:
-    """Timeouts for a process."""
-
     silence_s: float = 30.0
     """Time without a report after which a ready process counts as hung."""
     start_s: float = 120.0
@@ -98,8 +96,6 @@ def pauses_s(pause_s_max: float) -> Iterator[float]:
 
 
 class Child:
-    """A process and its replacements."""
-
     def __init__(  # noqa: PLR0913 - dependencies that all processes share
         self,
         role: Role,
@@ -152,7 +148,6 @@ class Child:
 
     @property
     def listen_fd(self) -> int:
-        """Return the descriptor of the listening socket of this process."""
         return self._role.listen_fd
 
     @property
@@ -226,7 +221,6 @@ class Child:
         self._kill()
 
     def _kill(self) -> None:
-        """Kill the process and its process group."""
         if self._process and self._process.poll() is None:
             with suppress(ProcessLookupError):
                 # The group, so that no process that it started survives it.

@@ -94,8 +94,6 @@ def read_state(directory: Path) -> ReceiverState:
 
 
 class DataDir:
-    """A data directory and the locks on it."""
-
     def __init__(self, path: Path, children_wait_s: float = CHILDREN_WAIT_S) -> None:
         self.path = path
         self._children_wait_s = children_wait_s
@@ -146,7 +144,6 @@ class DataDir:
         write_unsynced(self.path / STATE_NAME, msgspec.json.format(msgspec.json.encode(state)) + b"\n")
 
     def release(self) -> None:
-        """Release the locks."""
         for fd in (self._lock_fd, self.children_lock_fd):
             if fd >= 0:
                 DISK.close(fd)

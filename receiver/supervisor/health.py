@@ -21,8 +21,6 @@ ALWAYS_REPORTED = frozenset({"ends", "reports", "writer"})
 
 
 class Check(msgspec.Struct, frozen=True):
-    """Result of one check."""
-
     process: str
     name: str
     reason: str
@@ -32,13 +30,10 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def is_reported(self) -> bool:
-        """Return whether the short text shows this check."""
         return bool(self.reason) and (self.decides or self.name in ALWAYS_REPORTED)
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """All checks and the resulting readiness."""
-
     ready: bool
     checks: tuple[Check, ...]
 
@@ -49,7 +44,6 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 def readiness(intakes: Sequence[Child], store: Child, *, is_stopping: bool) -> Readiness:
-    """Return the current state of all checks."""
     checks = [
         Check("supervisor", "running", "the receiver is stopping" if is_stopping else "", decides=True),
         *(check for intake in intakes for check in _checks(intake, deciding=DECIDING)),

@@ -19,7 +19,6 @@ class RestartHistory:
         self._at_s: deque[float] = deque()
 
     def note(self) -> None:
-        """Record an exit."""
         self._at_s.append(self._now_s())
 
     @property

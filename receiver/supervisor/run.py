@@ -69,8 +69,6 @@ EXIT_KILLED = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """Configuration and modules to run."""
-
     sources: Sources
     loaded: Loaded
     environ: Mapping[str, str]
@@ -98,8 +96,6 @@ async def supervise(plan: Plan) -> int:
 
 
 class Supervisor:
-    """A running receiver."""
-
     def __init__(self, plan: Plan, settings: Settings, directory: DataDir, sockets: Sockets) -> None:
         self._plan = plan
         self._settings, self._origins = settings, plan.loaded.origins
@@ -293,7 +289,6 @@ class Supervisor:
             structlog.get_logger().info("ready", **self._ready_fields())
 
     def _ready_fields(self) -> dict[str, object]:
-        """Return the fields of the log event `ready`."""
         settings, file, urls = self._settings, self._plan.sources.file(), self._state().urls
         return {
             "version": __version__,
@@ -372,7 +367,6 @@ class Supervisor:
         return [snapshot for child in self._children for snapshot in child.snapshots]
 
     def _metrics_snapshots(self) -> list[Snapshot]:
-        """Return the metrics of all processes."""
         for child in self._children:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
             self._metrics.set("process_ends_recent", child.ends.count, process=child.name)

@@ -16,7 +16,7 @@ import os
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -31,6 +31,8 @@ from receiver.settings import Settings
 
 BACKLOG = 4_096
 """Length of the accept queue; the kernel limits it to net.core.somaxconn."""
+NAME_OF = {"listen": "listen", "admin_listen": "admin", "api_listen": "api", CLICKHOUSE: "clickhouse"}
+"""Name of each port in `receiver.json` and for systemd, by its setting."""
 SYSTEMD_FD_FIRST = 3
 SO_ATTACH_FILTER = 26
 """Linux socket option for which Python has no constant."""
@@ -46,8 +48,6 @@ IGNORE_SYN = (
 
 @dataclass(frozen=True)
 class Sockets:
-    """All listening sockets."""
-
     drain: tuple[socket.socket, ...]
     """Sockets of the drain endpoint, one per intake. Several intakes may share a socket from systemd."""
     admin: socket.socket
@@ -78,41 +78,30 @@ class Sockets:
 
 def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
     """Use systemd's sockets and bind the others. Raises `CommandFailed` listing every failure."""
-    from_manager, addresses = from_systemd(environ), listen_addresses(settings)
-    openers: tuple[Callable[[], list[socket.socket]], ...] = (
-        lambda: from_manager.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
-        lambda: [_single_socket("admin", from_manager) or bind("admin_listen", settings.admin_listen)],
-        lambda: _optional_socket("api", "api_listen", addresses.get("api_listen", ""), from_manager),
-        lambda: _optional_socket("clickhouse", CLICKHOUSE, addresses.get(CLICKHOUSE, ""), from_manager),
-    )
-    opened: list[list[socket.socket]] = []
+    from_manager = from_systemd(environ)
+    opened: dict[str, list[socket.socket]] = {}
     problems: list[str] = []
     # All are tried, so that one start reports every port that is in use.
-    for open_group in openers:
+    for key, listen in listen_addresses(settings).items():
+        name = NAME_OF[key]
         try:
-            opened.append(open_group())
+            if name == "listen":
+                opened[name] = from_manager.get(name) or bind_shared(key, listen, settings.intakes)
+            else:
+                opened[name] = [_single_socket(name, from_manager) or bind(key, listen)]
         except OperatorError as error:
             problems.append(str(error))
     if problems:
-        for listening in chain(*opened):
+        for listening in chain(*opened.values()):
             listening.close()
         raise CommandFailed("\n".join(problems))
-    drain, (admin,), api, clickhouse = opened
+    drain = opened.pop("listen")
     return Sockets(
         # Fewer sockets than intakes: the kernel wakes any intake that shares the socket.
         tuple(drain[index % len(drain)] for index in range(settings.intakes)),
-        admin,
         drain_is_ours="listen" not in from_manager,
-        api=api[0] if api else None,
-        clickhouse=clickhouse[0] if clickhouse else None,
+        **{name: listening for name, (listening,) in opened.items()},
     )
-
-
-def _optional_socket(
-    name: str, key: str, listen: str, from_manager: Mapping[str, list[socket.socket]]
-) -> list[socket.socket]:
-    """Return the socket of a port that may be off; none if it is off."""
-    return [_single_socket(name, from_manager) or bind(key, listen)] if listen else []
 
 
 def _ignore_new_connections(listening: socket.socket) -> None:
@@ -163,7 +152,7 @@ def from_systemd(environ: Mapping[str, str]) -> dict[str, list[socket.socket]]:
     # Names are optional in the protocol, so there may be fewer names than sockets.
     for index in range(int(environ.get("LISTEN_FDS", "0"))):
         name = names[index] if index < len(names) else ""
-        port = name if name in ("admin", "api", "clickhouse") else "listen"
+        port = name if name in NAME_OF.values() else "listen"
         sockets[port].append(_adopt_systemd_socket(SYSTEMD_FD_FIRST + index))
     return sockets
 
@@ -275,10 +264,6 @@ class DescriptorReserve:
                 os.close(self._held.pop())
 
 
-NAME_OF = {"listen": "listen", "admin_listen": "admin", "api_listen": "api", CLICKHOUSE: "clickhouse"}
-"""Name of each port in `receiver.json`, by its setting."""
-
-
 def with_bound_addresses(configured: Settings, settings: Settings, sockets: Sockets) -> Settings:
     """Return settings with the bound addresses. Sockets from systemd must pass the checks for settings."""
     addresses = {
@@ -302,7 +287,6 @@ def with_addresses_of(running: Settings, configured: Settings, new: Settings) ->
 
 
 def addresses_by_name(settings: Settings) -> dict[str, Address]:
-    """Return the address of each port that is on, by its name in `receiver.json`."""
     return {NAME_OF[key]: parse_address(listen) for key, listen in listen_addresses(settings).items()}
 
 

@@ -10,7 +10,6 @@ from receiver import __version__, transcode
 
 
 def versions() -> dict[str, str]:
-    """Return the versions by component."""
     return {
         "version": __version__,
         "core": transcode.VERSION,

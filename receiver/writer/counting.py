@@ -28,8 +28,6 @@ def query_id_of(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowCounter:
-    """Counts the rows of units in the store."""
-
     store: Store
     core: Core
     environment: Environment
@@ -80,7 +78,6 @@ class RowCounter:
         return RowsCounted(outcome.judge(rows, counted, due=due, answered=answered), tuple(counted))
 
     def has_rows(self, content: OpenUnit) -> bool:
-        """Return whether the store holds rows of a unit."""
         return bool(self.store.counts([content.location]))
 
     def wait_for_statements(self, evidence: Evidence) -> StillRunning | None:

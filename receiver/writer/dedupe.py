@@ -123,7 +123,6 @@ def rows_left_out(deliveries: Iterable[Answered], verdicts: bytes) -> int:
 
 
 def rows_kept(deliveries: Sequence[Answered], verdicts: bytes) -> Rows:
-    """Return the row ranges to keep."""
     decided = zip(positions(deliveries), verdicts, strict=True)
     return merge_adjacent(
         (first, stop) for (first, stop), verdict in decided if verdict != DUPLICATE and first < stop

@@ -26,8 +26,6 @@ from receiver.writer.units import OpenUnit
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntries:
-    """Writes the ledger entries of segments."""
-
     ledger: Ledger
     store: Store
     splitter: Splitter

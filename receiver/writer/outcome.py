@@ -46,7 +46,6 @@ class Comparison(NamedTuple):
 
 
 def partition_id(day: int) -> str:
-    """Return the table's partition id of a day since 1970."""
     return (_EPOCH + timedelta(days=day)).strftime("%Y%m%d")
 
 

@@ -68,28 +68,23 @@ class Progress:
         return f"segment {segment}{more} makes no progress: {reason}"
 
     def record_failure(self, fault: Fault, label: str) -> None:
-        """Record a failure of the store."""
         self.troubles[fault] += 1
         self.trouble = f"{fault}: {label}"
 
     def record_stored(self, rows: int, received_ms: tuple[int, int], now_s: float) -> None:
-        """Record a segment whose rows are in the store."""
         self.segments += 1
         self.rows += rows
         if rows and received_ms[0]:
             self.freshness_s.append(max(0.0, now_s - received_ms[0] / 1_000))
 
     def record_window(self, entries: int, covered_s: float, trouble: str) -> None:
-        """Record the state of the deduplication window."""
         self.window_entries, self.window_covered_s, self.window_trouble = entries, covered_s, trouble
 
     def record_duplicate(self, drain: str, spans: int) -> None:
-        """Record a duplicate delivery."""
         self.duplicates[drain] += 1
         self.duplicate_spans[drain] += spans
 
     def record_dead_letter(self, cause: str, rows: int) -> None:
-        """Record a dead letter."""
         self.dead[cause] += 1
         self.dead_rows[cause] += rows
 

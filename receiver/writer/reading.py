@@ -46,8 +46,6 @@ class SegmentFile(Protocol):
 
 
 class SealedJournal(Protocol):
-    """Sealed segments of the journal, as the writer sees them."""
-
     def sealed(self) -> Iterable[SegmentFile]:
         """List the sealed segments, oldest first."""
 

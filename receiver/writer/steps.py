@@ -74,8 +74,6 @@ REFUSED_CAUSES = frozenset({"poison", "refused"})
 
 @dataclass(slots=True)
 class Turn:
-    """A unit that is not finished, and its state."""
-
     state: SegmentState
     delays: Delays
     due_s: float = -math.inf
@@ -85,8 +83,6 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class StepRunner:
-    """Runs the turns of units."""
-
     store: Store
     core: Core
     window: Window

@@ -100,7 +100,6 @@ Unit = SegmentFile | Piece
 
 
 def segment_of(unit: Unit) -> SegmentId:
-    """Return the id of the segment to which the unit belongs."""
     return unit.segment.id if isinstance(unit, Piece) else unit.id
 
 
@@ -134,7 +133,6 @@ class OpenUnit:
 
     @property
     def stored_text(self) -> str:
-        """Text for the operator with the number of stored rows."""
         return f"{self.rows_stored} of {self.rows} rows are stored"
 
     @property
@@ -145,13 +143,11 @@ class OpenUnit:
 
     @property
     def accepted(self) -> list[Answered]:
-        """Deliveries that are not duplicates."""
         decided = zip(self.deliveries, self.verdicts, strict=True)
         return [delivery for delivery, verdict in decided if verdict != DUPLICATE]
 
 
 def row_count(rows: Iterable[RowRange]) -> int:
-    """Return the number of rows in these ranges."""
     return sum(stop - first for first, stop in rows)
 
 

@@ -103,7 +103,6 @@ def sentence_text(stated: Mapping[str, Any]) -> str:
 
 
 def usage_text(usage: Mapping[str, Any]) -> str:
-    """Return what an explanation has used."""
     about = "about " if usage["is_estimated"] else ""
     cost = "" if usage["cost"] is None else f", cost {usage['cost']:.4f}"
     sent, received = counted(usage["input_tokens"], "token"), counted(usage["output_tokens"], "token")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Literal
 
 import click
@@ -12,10 +10,10 @@ from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import settings_options, sources_of
 from receiver.config.checks import require_engine, require_place
 from receiver.config.show import as_json, as_toml
-from receiver.doctor.machine import Finding, inspect_machine, server_findings
+from receiver.doctor.machine import inspect_machine, server_findings
 from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
-from receiver.settings import Settings
+from receiver.reports import Finding
 
 
 @click.group(cls=CommandGroup)
@@ -57,21 +55,16 @@ def check(config: str | None, *, connect: bool, **flags: object) -> None:
     require_engine(loaded.settings)
     findings = [
         *(Finding("warning", text) for text in loaded.warnings),
-        *_inspected(loaded.settings, connect=connect),
+        *inspect_machine(loaded.settings),
+        *(server_findings(loaded.settings) if connect else ()),
     ]
     for finding in findings:
-        if not finding.is_problem:
+        if finding.level != "problem":
             click.echo(harmless_text(f"{finding.level}: {finding.text}"), err=True)
     # All at once, because an operator would otherwise repeat the check after each correction.
-    problems = [f"  {finding.text}" for finding in findings if finding.is_problem]
+    problems = [f"  {finding.text}" for finding in findings if finding.level == "problem"]
     if problems:
         raise CommandFailed(
             "\n".join(["the settings are valid, but the receiver cannot work with them:", *problems])
         )
     click.echo("the configuration is fine")
-
-
-def _inspected(settings: Settings, *, connect: bool) -> Iterator[Finding]:
-    yield from inspect_machine(settings, datetime.now(UTC))
-    if connect:
-        yield from server_findings(settings)

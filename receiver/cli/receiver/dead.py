@@ -26,14 +26,10 @@ from receiver.supervisor.data_dir import running_receiver
 
 
 class _Named(TypedDict):
-    """A dead letter."""
-
     id: str
 
 
 class _Replayed(_Named):
-    """Result of a replay."""
-
     segment: str
     rows: int
 

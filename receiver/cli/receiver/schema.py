@@ -100,7 +100,6 @@ def apply(config: str | None, data: str | None) -> None:
 
 
 def rows_of(status_now: tables.Status) -> list[tuple[str, str]]:
-    """Return the rows that `schema status` prints: item and state."""
     days = status_now.retention_days
     return [
         ("engine", f"{'embedded' if status_now.engine.embedded else 'server'} {status_now.engine.version}"),

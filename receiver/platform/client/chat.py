@@ -25,44 +25,32 @@ class Omitting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TextPart(Omitting, frozen=True, tag_field="type", tag="text"):
-    """A text in a message."""
-
     text: str
 
 
 class ImageUrl(Omitting, frozen=True):
-    """Address of an image."""
-
     url: str
     """`https://…`, or `data:MIME;base64,…`."""
     detail: str = ""
 
 
 class ImagePart(Omitting, frozen=True, tag_field="type", tag="image_url"):
-    """An image in a message."""
-
     image_url: ImageUrl
 
 
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """Function that a model calls."""
-
     name: str
     arguments: str = ""
     """JSON, as the model wrote it: not checked."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool by a model."""
-
     id: str
     type: str = "function"
     function: CalledFunction
 
 
 class Message(Omitting, frozen=True):
-    """A message of a conversation."""
-
     role: str
     content: str | tuple[TextPart | ImagePart, ...] | None = None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -72,8 +60,6 @@ class Message(Omitting, frozen=True):
 
 
 class Function(Omitting, frozen=True):
-    """Description of a function for a model."""
-
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = {}
@@ -81,15 +67,11 @@ class Function(Omitting, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that a model may call."""
-
     type: Literal["function"] = "function"
     function: Function
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a completion."""
-
     model: str
     """PROVIDER/MODEL."""
     messages: tuple[Message, ...]
@@ -135,8 +117,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer."""
-
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str | None = None
@@ -155,8 +135,6 @@ class ToolCallFragment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a streamed answer."""
-
     text: str = ""
     tool_calls: tuple[ToolCallFragment, ...] = ()
     finish_reason: str | None = None

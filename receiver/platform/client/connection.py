@@ -1,4 +1,4 @@
-"""Client of the platform's API: adds the token, the team and the check of scopes to each call.
+"""Client of the platform's API: adds the token and the team to each call. Scopes that calls need.
 
 A scope is a name with a level: `deployment:read`, `project:write`. `write` includes `read`. The platform may
 also write `read:deployment`, or the name alone, which is taken for both levels.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from receiver.platform.client.answers import PLATFORM
-from receiver.platform.client.errors import AddressMissing, InvalidCall, ScopeMissing, TeamMissing
+from receiver.platform.client.errors import AddressMissing, InvalidCall, TeamMissing
 from receiver.platform.client.http_calls import HttpCaller, Request
 from receiver.platform.client.json_text import parse
 
@@ -25,8 +25,7 @@ SCOPES: Final = (
     *("project-env-vars", "global-project-env-vars", "team", "user", "log-drain", "domain"),
 )
 """Every name that an integration can request."""
-Call = Literal["deployment events", "microfrontends update"]
-NEEDED: Final[dict[Call, tuple[str, ...]]] = {
+NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "deployment events": ("deployment:read",),
     "microfrontends update": ("project:write",),
 }
@@ -35,21 +34,10 @@ _LEVELS: Final = {"read": {"read"}, "write": {"read", "write"}}
 
 
 class PlatformClient(HttpCaller):
-    """Calls of one installation. `scopes`: the granted scopes, if known.
+    """Calls of one installation."""
 
-    `is_team_installation`: refuse a call without a team before it is sent, because the platform would.
-    """
-
-    def __init__(  # noqa: PLR0913 - the properties of an installation
-        self,
-        base_url: str,
-        token: str,
-        *,
-        team: str = "",
-        slug: str = "",
-        scopes: Collection[str] | None = None,
-        timeout_s: float = 30.0,
-        is_team_installation: bool = False,
+    def __init__(
+        self, base_url: str, token: str, *, team: str = "", slug: str = "", timeout_s: float = 30.0
     ) -> None:
         """Raise `AddressMissing` without a usable address and token."""
         if not token:
@@ -57,26 +45,23 @@ class PlatformClient(HttpCaller):
         super().__init__(PLATFORM, base_url, token, timeout_s=timeout_s)
         self.team = team
         self._slug = slug
-        self._scopes = scopes
-        self._is_team_installation = is_team_installation
 
-    async def get_bytes(self, call: Call, path: Sequence[str], query: Mapping[str, str]) -> bytes:
+    async def get_bytes(self, path: Sequence[str], query: Mapping[str, str]) -> bytes:
         """Return the body of an answer. Repeated after failures that may be temporary."""
-        return await self.call(self._request("GET", call, path, query))
+        return await self.call(self._request("GET", path, query))
 
-    async def patch(self, call: Call, path: Sequence[str], body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+    async def patch(self, path: Sequence[str], body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
         """Change a resource, and return the JSON of the answer. Never repeated."""
-        request = self._request("PATCH", call, path, None, msgspec.json.encode(body))
+        request = self._request("PATCH", path, None, msgspec.json.encode(body))
         return parse(await self.call(request), "the answer")
 
     def stream(
-        self, call: Call, path: Sequence[str], query: Mapping[str, str]
+        self, path: Sequence[str], query: Mapping[str, str]
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open an answer that is read in pieces. Never repeated."""
-        return self.opened(self._request("GET", call, path, query))
+        return self.opened(self._request("GET", path, query))
 
     def require_team_id(self) -> str:
-        """Return the team's id, for a path. Raises `TeamMissing`."""
         if not self.team:
             raise TeamMissing(
                 "this call needs the id of the team in its path, and a slug is not enough; set platform.team "
@@ -85,12 +70,7 @@ class PlatformClient(HttpCaller):
         return self.team
 
     def _request(
-        self,
-        method: str,
-        call: Call,
-        path: Sequence[str],
-        query: Mapping[str, str] | None,
-        body: bytes | None = None,
+        self, method: str, path: Sequence[str], query: Mapping[str, str] | None, body: bytes | None = None
     ) -> Request:
         for part in path:
             if not _NAME.fullmatch(part):
@@ -102,16 +82,6 @@ class PlatformClient(HttpCaller):
                 raise InvalidCall(
                     "an id or host name of the call is not valid; expected letters, digits and . _ - only"
                 )
-        if self._is_team_installation and not (self.team or self._slug):
-            raise TeamMissing(
-                "the integration is installed on a team, and its calls need the team; "
-                "set platform.team (--team) or platform.slug (--slug)"
-            )
-        if self._scopes is not None and (missing := missing_scopes(NEEDED[call], self._scopes)):
-            raise ScopeMissing(
-                f"the installation lacks the scope {', '.join(missing)}, which '{call}' needs; add it "
-                "to the integration, and have the change confirmed by an owner of the team"
-            )
         team = {"teamId": self.team, "slug": self._slug}
         return Request(
             method, path, {**(query or {}), **{name: text for name, text in team.items() if text}}, body
@@ -119,7 +89,6 @@ class PlatformClient(HttpCaller):
 
 
 def missing_scopes(needed: Collection[str], granted: Collection[str]) -> list[str]:
-    """Return the needed scopes that are not granted."""
     held = {scope for text in granted for scope in _levels_of(text)}
     return [scope for scope in needed if not _levels_of(scope) <= held]
 

@@ -2,8 +2,8 @@
 
 PlatformError
 ├── NotSent                  the call is wrong, and nothing was sent
-│   ├── TeamMissing              ├── ScopeMissing
-│   ├── AddressMissing           └── InvalidCall
+│   ├── TeamMissing              ├── AddressMissing
+│   └── InvalidCall
 ├── Rejected                 the same call fails again until an operator changes something
 │   ├── InvalidRequest (400)     ├── NotAuthorized (401)
 │   ├── CodeRejected             ├── Forbidden (403)
@@ -51,10 +51,6 @@ class TeamMissing(NotSent):
 
 class AddressMissing(NotSent):
     """No usable address, token or key is configured."""
-
-
-class ScopeMissing(NotSent):
-    """The installation was not granted a scope that the call needs."""
 
 
 class InvalidCall(NotSent):

@@ -1,7 +1,7 @@
 """One event of a deployment: a line of a build, a request, a change of state.
 
-`raw` has the whole event as the platform sent it. The other fields are named by the specification; a field of
-another type than stated counts as missing.
+`raw` has the whole event as the platform sent it. The other fields are those that this program reads; a field
+of another type than the specification states counts as missing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Info(Part, frozen=True):
     """The build, and the state that it reports."""
 
-    type: str = ""
     name: str = ""
-    entrypoint: str = ""
     path: str = ""
     step: str = ""
     ready_state: str = ""
@@ -35,52 +33,26 @@ class Info(Part, frozen=True):
 class Proxy(Part, frozen=True):
     """A request, as the platform's proxy saw it."""
 
-    timestamp: float | None = None
     method: str = ""
     host: str = ""
     path: str = ""
     status_code: int | None = None
-    user_agent: tuple[str, ...] = ()
-    referer: str = ""
-    client_ip: str = ""
-    region: str = ""
-    scheme: str = ""
-    response_byte_size: int | None = None
-    cache_id: str = ""
-    path_type: str = ""
-    path_type_variant: str = ""
-    platform_id: str = ""
-    """Id of the request, which spans may have too."""
-    platform_cache: str = ""
-    lambda_region: str = ""
-    waf_action: str = ""
-    waf_rule_id: str = ""
 
 
 class Payload(Part, frozen=True):
-    """Content of an event."""
-
-    deployment_id: str = ""
     info: Info = Info()
     text: str = ""
     id: str = ""
-    date: float | None = None
-    serial: str = ""
-    created: float | None = None
     status_code: int | None = None
-    request_id: str = ""
     proxy: Proxy | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a deployment."""
-
     type: str
     created: float
     """Milliseconds since 1970."""
     payload: Payload
     raw: dict[str, Any]
-    """The event with its unknown fields."""
 
 
 class _Head(msgspec.Struct):

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from receiver.platform.client import retries
-from receiver.platform.client.connection import Call, PlatformClient
+from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.errors import (
     AnswerCut,
     InvalidCall,
@@ -26,7 +26,6 @@ from receiver.platform.client.event import Event, parse_event
 from receiver.platform.client.seen_events import SeenEvents
 from receiver.platform.client.stream_items import DONE, ArrayReader, json_texts
 
-CALL: Final[Call] = "deployment events"
 ALL_EVENTS = -1
 """Value of `limit` for every available event."""
 MALFORMED_MAX = 3
@@ -79,7 +78,7 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 async def events(client: PlatformClient, deployment: str, query: EventQuery) -> list[Event]:
     """Return the events of a deployment, which is an id or a host name."""
-    answer = await client.get_bytes(CALL, _path(deployment), query.parameters())
+    answer = await client.get_bytes(_path(deployment), query.parameters())
     if not answer.lstrip().startswith(b"["):
         raise WrongShape("the answer is not an array of events")
     reader = ArrayReader()
@@ -145,7 +144,7 @@ class _Following:
         """Yield the new events of one connection."""
         started_s = time.monotonic()
         has_new = False
-        async with self._client.stream(CALL, self._path, self._parameters()) as pieces:
+        async with self._client.stream(self._path, self._parameters()) as pieces:
             self._has_answered = True
             self._seen.begin_connection()
             async for text in json_texts(pieces):

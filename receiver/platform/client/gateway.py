@@ -22,8 +22,6 @@ _CHAT = ("v1", "chat", "completions")
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A language model."""
-
     id: str
     """PROVIDER/MODEL."""
     owned_by: str = ""
@@ -32,8 +30,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gateway(HttpCaller):
-    """Calls with one API key."""
-
     def __init__(self, url: str, api_key: str, timeout_s: float = 30.0) -> None:
         """Raise `AddressMissing` without a usable address and key."""
         if not api_key:
@@ -50,7 +46,6 @@ class Gateway(HttpCaller):
         return [_model(entry, what) for entry in entries]
 
     async def chat(self, request: ChatRequest) -> Completion:
-        """Return the completion of a request."""
         call = Request("POST", _CHAT, body=request.body(is_streamed=False))
         answer = parse_object(await self.call(call), "the answer")
         self._raise_error_in(answer)

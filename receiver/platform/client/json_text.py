@@ -64,8 +64,7 @@ def converted(content: object, shape: type[Shape], what: str) -> Shape:
 def tolerant(content: object, shape: type[Shape]) -> Shape:
     """Convert to a type without required fields; a field of another type counts as missing.
 
-    Converts a number to a text and a text to a number where the type needs it, and a text to a list of one
-    text.
+    Converts a number to a text and a text to a number where the type needs it.
     """
     if not isinstance(content, dict):
         return shape()
@@ -88,8 +87,6 @@ def _field(value: Any, kind: Any) -> list[Any]:  # noqa: ANN401 - any JSON, any 
         return [tolerant(value, inner)] if isinstance(value, dict) else []
     if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
         return [str(value)]
-    if kind == tuple[str, ...] and isinstance(value, str):
-        return [(value,)]
     try:
         return [msgspec.convert(value, kind, strict=False)]
     except msgspec.ValidationError:

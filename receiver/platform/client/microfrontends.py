@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from receiver.platform.client.connection import Call, PlatformClient
+from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.errors import InvalidCall
 from receiver.platform.client.json_text import as_object, converted
 
-CALL: Final[Call] = "microfrontends update"
-
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A microfrontends group."""
-
     id: str
     name: str | None = None
     slug: str | None = None
@@ -39,7 +33,7 @@ async def update_group(
     if not body:
         raise InvalidCall("nothing to change; expected a name, a fallback environment, or both")
     path = ("v1", "teams", client.require_team_id(), "microfrontends", group)
-    answer = await client.patch(CALL, path, body)
+    answer = await client.patch(path, body)
     what = "the answer"
     updated = converted(answer, _Updated, what).updated_microfrontends_group
     return updated, as_object(as_object(answer, what)["updatedMicrofrontendsGroup"], what)

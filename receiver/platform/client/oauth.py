@@ -26,8 +26,6 @@ from receiver.platform.client.json_text import converted, parse_object
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """Access token of an installation."""
-
     access_token: str
     team_id: str | None = None
     """Team on which the integration is installed; `None` for an account."""

@@ -22,8 +22,6 @@ _DIGEST_BYTES = 16
 
 
 class SeenEvents:
-    """The events of the last minutes."""
-
     def __init__(self, since_ms: int | None) -> None:
         self._first_ms = since_ms
         self._newest_ms: float | None = None

@@ -103,8 +103,6 @@ class Pause:
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of the fetches of a deployment."""
-
     project: str = ""
     newest_ms: int | None = None
     """Time of the newest stored event that is not in the future; `None` before the first."""
@@ -173,7 +171,6 @@ class EventFetcher:
         )
 
     def progress_of(self, deployment: str) -> Progress:
-        """Return the progress of a deployment."""
         progress = self._progress.setdefault(deployment, Progress())
         self._progress.move_to_end(deployment)
         if len(self._progress) > DEPLOYMENTS_MAX:

@@ -98,7 +98,6 @@ class Follower:
         """Failing deployment → rounds until the next try, and rounds after it if it fails."""
 
     def start(self) -> None:
-        """Start to follow live deployments."""
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:

@@ -76,8 +76,6 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The explanation has ended."""
-
     outcome: Outcome
     problem: str
     """Reason why the answer is incomplete or missing."""
@@ -94,8 +92,6 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Conversation:
-    """One explanation."""
-
     def __init__(self, stream: ChatStream, prepared: Prepared, settings: Explain) -> None:
         self._stream = stream
         self._prepared = prepared

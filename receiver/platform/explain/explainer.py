@@ -32,8 +32,6 @@ async def gateway_stream(settings: Platform, request: ChatRequest) -> AsyncGener
 
 
 class Explainer:
-    """Explains traces with the settings in force."""
-
     def __init__(self, settings: Callable[[], Platform]) -> None:
         """`settings`: called for each explanation, because a reload may change them."""
         self._settings = settings
@@ -81,7 +79,6 @@ class _Course:
     """Reason why it has no answer; empty if it has an answer."""
 
     def add(self, event: Event) -> None:
-        """Add an event."""
         if event.sent:
             self.bytes += event.sent.bytes
         if event.ended:

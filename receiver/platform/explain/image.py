@@ -45,7 +45,6 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _rows(trace: Trace, span: Span) -> list[bytes]:
-    """Return the rows of pixels of a span."""
     upper = bytearray(WIDTH)
     _paint(upper, trace, (span.start_ns, span.end_ns), _ERROR if span.is_error else _BAR)
     lower = bytearray(upper)

@@ -75,8 +75,6 @@ _PLACEHOLDER: Final = re.compile(
 
 
 class Rules(NamedTuple):
-    """The compiled rules."""
-
     forms: PatternSet
     """All forms together: most texts match none of them."""
     form_of: Mapping[str, PatternSet]
@@ -88,7 +86,6 @@ class Rules(NamedTuple):
 
 @cache
 def rules() -> Rules:
-    """Return the rules of the receiver."""
     read = tomllib.loads(files("receiver.platform.explain").joinpath("secret_rules.toml").read_text())
     forms = {name: _AFTER_ANOTHER_CHARACTER.format(form) for name, form in read["tokens"].items()} | read[
         "forms"
@@ -228,8 +225,6 @@ def counted_marks(text: str) -> dict[str, int]:
 
 
 class Redactor:
-    """The rules of the receiver and of the settings."""
-
     def __init__(self, settings: Explain) -> None:
         self._keys = PatternSet(settings.redact_keys)
         self._patterns = PatternSet(settings.redact_patterns)

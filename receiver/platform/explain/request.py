@@ -164,7 +164,6 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def preview_of(prepared: Prepared, settings: Platform) -> Preview:
-    """Return the preview of an explanation."""
     explain, body, tokens = settings.explain, body_of(prepared.request), tokens_of(prepared.request)
     # Counted in the user's message only, because the instructions explain the mark.
     redacted_by = counted_marks(msgspec.json.encode(prepared.request.messages[1]).decode())

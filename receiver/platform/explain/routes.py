@@ -47,14 +47,11 @@ _ANSWER: Final = StreamedAnswer(JSON_LINES, lambda _: iter(()), end_line)
 
 
 class ExplainRoutes:
-    """Handlers of the routes."""
-
     def __init__(self, source_for: Callable[[web.Request], LimitableSource], explainer: Explainer) -> None:
         self._source_for = source_for
         self._explainer = explainer
 
     def routes(self) -> tuple[Route, ...]:
-        """Return the routes."""
         # `operator`, because an explanation costs money and sends data to the platform.
         return (
             Route("GET", PATH, self._preview, "operator", within_projects=True, operation=_PREVIEW),

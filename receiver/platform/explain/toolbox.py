@@ -71,8 +71,6 @@ class Subject(NamedTuple):
 
 
 class Toolbox:
-    """The tools for one trace."""
-
     def __init__(self, subject: Subject, redactor: Redactor) -> None:
         self._subject = subject
         self._context = Context(subject.source, "")
@@ -80,7 +78,6 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in self._offered()}
 
     def described(self) -> tuple[ChatTool, ...]:
-        """Return the tools as the gateway takes them."""
         return tuple(
             ChatTool(
                 function=Function(

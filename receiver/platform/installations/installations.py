@@ -24,8 +24,6 @@ from receiver.platform.installations.tokens import Tokens
 
 
 class Installations(RecordFiles[Installation]):
-    """All installations, with their tokens."""
-
     def __init__(self, directory: Path, encryption_key: str = "", files: Files = DISK) -> None:
         """Read the records, and complete what a crash interrupted. Errors of the disk are reported.
 

@@ -116,8 +116,6 @@ def _digest(text: str) -> str:
 
 
 class Installing:
-    """Completes installations."""
-
     def __init__(
         self, installations: Installations, directory: Path, now: Callable[[], float] = time.time
     ) -> None:

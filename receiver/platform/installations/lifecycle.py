@@ -178,12 +178,11 @@ def probe(platform: Platform, installation: Installation, token: str) -> Verdict
 
 async def _probe(platform: Platform, installation: Installation, token: str) -> Verdict:
     try:
-        # Without the scopes: the client would refuse the call before it is sent.
         async with PlatformClient(
             platform.base_url, token, team=installation.team_id, timeout_s=platform.timeout_s
         ) as client:
             path = ("v3", "deployments", _DEPLOYMENT, "events")
-            await client.get_bytes("deployment events", path, {"limit": "1"})
+            await client.get_bytes(path, {"limit": "1"})
     except PlatformError as error:
         return next((verdict for kind, verdict in _VERDICT_OF if isinstance(error, kind)), "no answer")
     return "works"

@@ -33,7 +33,6 @@ def open_records(settings: Settings) -> PlatformRecords:
 
 
 def records_in(directory: Path, encryption_key: str = "", files: Files = DISK) -> PlatformRecords:
-    """Read the records in a directory."""
     return PlatformRecords(
         directory,
         Installations(directory, encryption_key, files),

@@ -45,7 +45,6 @@ class Projects(RecordFiles[Project]):
             return sorted(self._records.values(), key=lambda project: project.id)
 
     def name(self, project_id: str) -> str:
-        """Return the name of a project; empty if it is not known."""
         project = self.find(project_id)
         return project.name if project else ""
 
@@ -122,10 +121,6 @@ class RemovedProject(msgspec.Struct, frozen=True):
     """Time at which its spans are due for deletion, unless an operator keeps them."""
     is_kept: bool
     """Whether an operator keeps the spans."""
-
-    def is_due(self, now_s: float) -> bool:
-        """Return whether an operator may delete the spans."""
-        return not self.is_kept and now_s >= self.due_at_s
 
 
 def removed_projects(projects: Iterable[Project], retention_days: int) -> list[RemovedProject]:

@@ -52,15 +52,12 @@ class RecordDirectory:
         ]
 
     def size_bytes(self, key: str) -> int | None:
-        """Return the size of a record; `None` if there is none."""
         return self._files.size_bytes(self.path_of(key))
 
     def read(self, key: str) -> bytes:
-        """Return the content of a record."""
         return self._files.read(self.path_of(key))
 
     def make(self) -> None:
-        """Create the directory if it is missing."""
         make_directories(self.path, self._files)
 
     def write(self, key: str, content: bytes) -> None:
@@ -101,8 +98,6 @@ class RecordDirectory:
 
 
 class HasId(Protocol):
-    """Record with an id."""
-
     @property
     def id(self) -> str:
         """Return the id."""
@@ -171,7 +166,6 @@ class RecordFiles(Generic[Record]):
                 self._read_one(record_id)
 
     def _write(self, record: Record) -> None:
-        """Write a record. Raises `OSError`."""
         content = msgspec.json.format(msgspec.json.encode(record))
         self._directory.write(file_name(record.id), content)
         self._records[record.id] = record
@@ -202,7 +196,6 @@ class RecordFiles(Generic[Record]):
 
 
 def is_id(text: str) -> bool:
-    """Return whether an id can name a record."""
     return text.isprintable() and 0 < len(text) <= ID_BYTES_MAX and len(file_name(text)) <= ID_BYTES_MAX
 
 

@@ -33,15 +33,11 @@ def listed_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """Beginning of a state."""
-
     state: State
     at_s: float
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """An installation of the integration."""
-
     id: str
     team_id: str = ""
     """Team on which it is installed; empty for a personal account."""
@@ -59,7 +55,6 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> State:
-        """Return the present state."""
         return self.changes[-1].state if self.changes else "active"
 
     @property
@@ -106,8 +101,6 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment of a project of the platform."""
-
     id: str
     project_id: str
     at_s: float

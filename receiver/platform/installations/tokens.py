@@ -40,8 +40,6 @@ _KEY_BYTES = 32
 
 
 class Tokens:
-    """The directory of tokens."""
-
     def __init__(self, directory: Path, key: str, files: Files) -> None:
         """`key`: text from which the encryption key is derived; empty: tokens are not encrypted."""
         self.directory = directory
@@ -49,7 +47,6 @@ class Tokens:
         self._files = files
 
     def __contains__(self, installation_id: str) -> bool:
-        """Return whether there is a token of this installation."""
         return self._files.size_bytes(self.path_of(installation_id)) is not None
 
     def keep(self, installation_id: str, token: str) -> None:

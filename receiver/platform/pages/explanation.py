@@ -58,7 +58,6 @@ class ExplainForm:
         self._explainer = explainer
 
     def routes(self) -> tuple[Route, ...]:
-        """Return the route."""
         return (Route("POST", PAGE.path, self._explain, "operator", within_projects=True),)
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:

@@ -35,8 +35,6 @@ log = structlog.get_logger()
 
 
 class InstallRoutes:
-    """Handlers of an installation."""
-
     def __init__(self, facts: ReceiverFacts, records: PlatformRecords) -> None:
         self._facts = facts
         self._installing = Installing(records.installations, records.directory)

@@ -43,8 +43,6 @@ class Feature(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """An installation for the page."""
-
     record: Installation
     entry: InstallationEntry
     days_left: float
@@ -128,7 +126,6 @@ class ProjectForms:
         self._results = results
 
     def routes(self) -> tuple[Route, ...]:
-        """Return the route."""
         return (Route("POST", "/platform/projects/{id}/keep", self._keep, "operator", changes=True),)
 
     async def _keep(self, request: web.Request) -> web.Response:

@@ -38,8 +38,6 @@ NO_BODY = msgspec.Raw(b"null")
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A note about an applied webhook."""
-
     id: str
     type: str
     created_at_ms: int

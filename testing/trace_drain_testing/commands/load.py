@@ -234,7 +234,6 @@ def _api(options: Options) -> Query:
 
 
 def output_lines(result: Result, findings: Findings | None, *, form: str) -> Iterator[str]:
-    """Return the lines to print."""
     if form == "json":
         yield json.dumps(document(result, findings), indent=2)
         return

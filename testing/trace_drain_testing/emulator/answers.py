@@ -58,7 +58,6 @@ async def begin(platform: Platform, request: web.Request, response: web.StreamRe
 
 
 async def send_json(platform: Platform, request: web.Request, document: object) -> web.StreamResponse:
-    """Respond with 200 and a document."""
     body = msgspec.json.encode(document)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(body)

@@ -81,8 +81,6 @@ class GroupUpdate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
-    """Return the routes of the platform API below `prefix`."""
-
     async def update_group(request: web.Request) -> web.StreamResponse:
         require_access(platform, request, GROUPS_SCOPE)
         return await _update_group(platform, request)

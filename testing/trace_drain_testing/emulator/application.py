@@ -38,7 +38,6 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts_of(platform: Platform, url: str) -> Facts:
-    """Return the facts of an emulator that listens at this URL."""
     return Facts(
         base_url=url + API,
         gateway_url=url + GATEWAY,
@@ -60,12 +59,10 @@ class EmulatedShopPlatform:
         self._platform = platform
 
     def add_project(self, project: str, name: str) -> None:
-        """Add a project, unless an earlier shop has added it."""
         if project not in self._platform.projects:
             self._platform.add_project(project, name)
 
     def add_deployment(self, deployment: str, project: str, url: str) -> None:
-        """Add a deployment, unless an earlier shop has added it."""
         if deployment not in self._platform.deployments:
             self._platform.add_deployment(deployment, project, url)
 
@@ -82,21 +79,16 @@ class EmulatedShopPlatform:
         emulated.changed.notify()
 
     async def forward(self, traffic: Traffic) -> None:
-        """Send spans to the drains."""
         await self._platform.drains.forward(traffic)
 
     def now_s(self) -> float:
-        """Return the platform's time."""
         return self._platform.clock.now_s()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait by the platform's clock."""
         await self._platform.clock.sleep(seconds)
 
 
 def application(platform: Platform) -> web.Application:
-    """Return the application."""
-
     async def to_control_page(_request: web.Request) -> web.StreamResponse:
         raise web.HTTPFound(CONTROL)
 

@@ -30,8 +30,6 @@ class Signal:
 
 
 class Clock:
-    """Time of the emulated platform."""
-
     def __init__(
         self, started_at_s: float, *, is_manual: bool, running_s: Callable[[], float] = time.monotonic
     ) -> None:
@@ -41,11 +39,9 @@ class Clock:
         self._moved = Signal()
 
     def now_s(self) -> float:
-        """Return the time in seconds since 1970."""
         return self._offset_s + (0 if self.is_manual else self._running_s())
 
     def now_ms(self) -> int:
-        """Return the time in milliseconds since 1970."""
         return int(self.now_s() * 1_000)
 
     def advance(self, seconds: float) -> None:

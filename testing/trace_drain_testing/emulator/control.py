@@ -15,7 +15,7 @@ from trace_drain_testing.emulator import control_requests as bodies
 from trace_drain_testing.emulator.control_requests import is_form, read_body
 from trace_drain_testing.emulator.installations import EmulatedInstallations, Installation, parse_scopes
 from trace_drain_testing.emulator.platform import Platform
-from trace_drain_testing.emulator.refusals import Refusal, bad_request, not_found, response_of
+from trace_drain_testing.emulator.refusals import answering, bad_request, not_found
 
 Change = Callable[[Platform, web.Request], Awaitable[Any]]
 """A handler that changes the platform. Returns the document of the response."""
@@ -23,8 +23,6 @@ Action = Callable[[Platform, web.Request, Installation], Awaitable[None]]
 
 
 def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
-    """Return the routes below `prefix`."""
-
     async def show(_request: web.Request) -> web.StreamResponse:
         return web.json_response(state_of(platform))
 
@@ -68,16 +66,13 @@ def _changing(
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        try:
-            document = await change(platform, request)
-        except Refusal as refusal:
-            return response_of(refusal, "object")
+        document = await change(platform, request)
         await platform.webhooks.send_due()
         if await is_form(request):
             raise web.HTTPSeeOther(prefix)
         return web.json_response(document, dumps=_json)
 
-    return handle
+    return answering(handle)
 
 
 def _json(document: object) -> str:
@@ -165,8 +160,6 @@ async def _act_on_installation(platform: Platform, request: web.Request) -> dict
 
 
 def _without_body(change: Callable[[EmulatedInstallations, Installation], None]) -> Action:
-    """Return an action without parameters."""
-
     async def act(platform: Platform, request: web.Request, installation: Installation) -> None:
         await read_body(request, bodies.Nothing)
         change(platform.installations, installation)

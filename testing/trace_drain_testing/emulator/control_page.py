@@ -35,7 +35,6 @@ HEADERS: Final = {
 
 
 def routes(platform: Platform, prefix: str) -> list[web.RouteDef]:
-    """Return the routes of the page and its style."""
     pages = Environment(
         loader=PackageLoader("trace_drain_testing.emulator"),
         autoescape=True,

@@ -42,14 +42,10 @@ class NewDeployment(_Body, frozen=True):
 
 
 class NewState(_Body, frozen=True):
-    """State of a deployment."""
-
     state: str
 
 
 class NewInstallation(_Body, frozen=True):
-    """An installation of the integration."""
-
     redirect_uri: str
     webhook_url: str = ""
     scopes: tuple[str, ...] = SCOPES

@@ -21,16 +21,12 @@ Event = dict[str, Any]
 
 @dataclass
 class Project:
-    """A project."""
-
     id: str
     name: str
 
 
 @dataclass
 class MicrofrontendsGroup:
-    """A microfrontends group."""
-
     id: str
     name: str
     slug: str

@@ -52,8 +52,6 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\t\x20-\x7e]*[\x21-\x7e])?")
 
 
 class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Configuration of a drain, as its owner sends it."""
-
     url: str
     type: Literal["traces"] = "traces"
     format: Literal["json", "protobuf"] = "json"
@@ -88,8 +86,6 @@ class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Drain:
-    """A drain, and the results of its deliveries."""
-
     id: str
     config: DrainRequest
     state: Literal["active", "errored"] = "active"
@@ -131,8 +127,6 @@ class Drain:
 
 @dataclass
 class Drains:
-    """All drains of the platform."""
-
     now_s: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     take_fault: Callable[[str], bool]
@@ -163,7 +157,6 @@ class Drains:
         drain.state = "active"
 
     async def forward(self, traffic: Traffic) -> None:
-        """Send the traffic to each active drain."""
         if self.is_paused():
             return
         active = [drain for drain in self.drains.values() if drain.state == "active"]

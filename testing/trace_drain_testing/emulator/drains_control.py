@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
 from aiohttp import web
 
 from trace_drain_testing.emulator.drains import DRAINS_MAX, Drain, DrainRequest, Drains
-from trace_drain_testing.emulator.refusals import bad_request, conflict, not_found, response_of
+from trace_drain_testing.emulator.refusals import answering, conflict, decoded, not_found
 
 
 def routes(drains: Drains, control: str) -> list[web.RouteDef]:
-    """Return the routes below `control`."""
-
     async def create(request: web.Request) -> web.StreamResponse:
-        try:
-            config = msgspec.json.decode(await request.read(), type=DrainRequest)
-        except msgspec.DecodeError as problem:
-            return response_of(bad_request(str(problem)), "object")
+        config = decoded(await request.read(), DrainRequest)
         if len(drains.drains) >= DRAINS_MAX:
-            return response_of(conflict(f"{DRAINS_MAX} drains exist; delete one first"), "object")
+            raise conflict(f"{DRAINS_MAX} drains exist; delete one first")
         drain, status = await drains.add(config)
         return web.json_response({**drain.summary(), "test_status": status})
 
@@ -39,17 +33,16 @@ def routes(drains: Drains, control: str) -> list[web.RouteDef]:
         return web.json_response(drain.summary())
 
     return [
-        web.post(f"{control}/drains", create),
+        web.post(f"{control}/drains", answering(create)),
         web.get(f"{control}/drains", listed),
-        web.delete(f"{control}/drains/{{id}}", delete),
-        web.post(f"{control}/drains/{{id}}/test", test),
-        web.post(f"{control}/drains/{{id}}/resume", resume),
+        web.delete(f"{control}/drains/{{id}}", answering(delete)),
+        web.post(f"{control}/drains/{{id}}/test", answering(test)),
+        web.post(f"{control}/drains/{{id}}/resume", answering(resume)),
     ]
 
 
 def _drain(drains: Drains, request: web.Request) -> Drain:
     try:
         return drains.drains[request.match_info["id"]]
-    except KeyError as error:
-        body = response_of(not_found("drain"), "object").text
-        raise web.HTTPNotFound(text=body, content_type="application/json") from error
+    except KeyError:
+        raise not_found("drain") from None

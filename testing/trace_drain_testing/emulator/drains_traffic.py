@@ -35,13 +35,10 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("`rate` is not between 0 and 1")
 
     def matches(self, environment: str, path: str) -> bool:
-        """Return whether the rule matches a request."""
         return self.environment in {None, environment} and path.startswith(self.path)
 
 
 class ServiceSpans(NamedTuple):
-    """Spans of one service, and its deployment."""
-
     project: str
     deployment: str
     environment: Environment
@@ -83,7 +80,6 @@ def trace_start(half: bytes, trace_half: bytes) -> bytes:
 
 
 def encoded(resources: Sequence[Resource], traffic: Traffic, form: Literal["json", "protobuf"]) -> bytes:
-    """Return the body of a delivery."""
     encoding = ENCODINGS["protobuf"] if form == "protobuf" else _DIALECT
     return Template(resources, encoding).body_at(traffic.half, traffic.base_ns)
 

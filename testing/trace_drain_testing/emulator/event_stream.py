@@ -22,8 +22,6 @@ KEEP_ALIVE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Form of a followed stream."""
-
     content_type: str
     keep_alive: bytes = b"\n"
     before: bytes = b""
@@ -106,8 +104,6 @@ async def follow(
 
 
 class _Stream:
-    """A followed stream that is being written."""
-
     def __init__(self, platform: Platform, answer: AnswerWriter, form: Form) -> None:
         self._platform = platform
         self._answer = answer

@@ -9,8 +9,6 @@ LENGTH = 24
 
 
 class Ids:
-    """Generator of unique ids."""
-
     def __init__(self, seed: int) -> None:
         # Predictable on purpose: the emulator protects no data.
         self._random = Random(seed)  # noqa: S311

@@ -48,7 +48,6 @@ def parse_scopes(texts: Iterable[str]) -> Levels:
 
 
 def scope_texts(levels: Levels) -> list[str]:
-    """Return scopes as texts such as `deployment:read`."""
     names = {level: name for name, level in LEVELS.items()}
     return [f"{name}:{names[levels[name]]}" for name in SCOPES if name in levels]
 
@@ -65,8 +64,6 @@ class Code:
 
 @dataclass
 class Installation:
-    """One installation of the integration."""
-
     id: str
     team_id: str | None
     user_id: str
@@ -107,8 +104,6 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """An email that the platform would send."""
-
     at_s: float
     to: str
     subject: str
@@ -117,8 +112,6 @@ class Email:
 
 @dataclass
 class EmulatedInstallations:
-    """All installations of the integration, and the emails to their users."""
-
     clock: Clock
     ids: Ids
     notify: Callable[[Installation, str], None]
@@ -147,7 +140,6 @@ class EmulatedInstallations:
         return made
 
     def find(self, installation_id: str) -> Installation:
-        """Return an installation."""
         self.delete_due()
         try:
             return self.by_id[installation_id]

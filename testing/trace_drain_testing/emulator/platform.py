@@ -48,16 +48,12 @@ UNSTATED = {**switches.UNSTATED, **drains.UNSTATED, **gateway_wire.UNSTATED}
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Credentials of the integration and of the gateway."""
-
     client_id: str
     client_secret: str
     api_key: str
 
 
 class Platform:
-    """State of the emulated platform."""
-
     def __init__(self, clock: Clock, seed: int) -> None:
         self.clock = clock
         self.ids = Ids(seed)
@@ -92,7 +88,6 @@ class Platform:
 
     @property
     def first_token(self) -> str:
-        """Return the token of the initial installation."""
         return next(iter(self.installations.by_id.values())).token
 
     def install(
@@ -148,7 +143,6 @@ class Platform:
         self.send("project.removed", {"project": {"id": removed.id, "name": removed.name}})
 
     def add_deployment(self, deployment_id: str, project_id: str, url: str) -> Deployment:
-        """Create a deployment of a project."""
         if project_id not in self.projects:
             raise not_found("project")
         if url and not _HOST.fullmatch(url):
@@ -190,7 +184,6 @@ class Platform:
                 self.installations.disable(installation)
 
     def stop(self) -> None:
-        """End followed streams."""
         self.is_stopping = True
         for deployment in self.deployments.values():
             deployment.changed.notify()

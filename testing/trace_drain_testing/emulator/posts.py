@@ -29,7 +29,6 @@ class Poster:
             return None
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from typing import TypeVar
 
+import msgspec
 from aiohttp import web
+
+from receiver.http.origin import Handler
+
+Kind = TypeVar("Kind")
 
 
 class Refusal(Exception):  # noqa: N818 - a verdict, not an accident
@@ -21,7 +27,6 @@ class Refusal(Exception):  # noqa: N818 - a verdict, not an accident
 
 
 def bad_request(message: str) -> Refusal:
-    """Return the error for an invalid value."""
     return Refusal(HTTPStatus.BAD_REQUEST, "bad_request", message)
 
 
@@ -57,3 +62,23 @@ def response_of(refusal: Refusal, shape: str) -> web.Response:
         content_type=content_type,
         headers=refusal.headers,
     )
+
+
+def answering(handler: Handler) -> Handler:
+    """Wrap a handler: a refusal that it raises becomes the response."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            return response_of(refusal, "object")
+
+    return handle
+
+
+def decoded(body: bytes, kind: type[Kind]) -> Kind:
+    """Decode a JSON body. Raises `Refusal`."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as problem:
+        raise bad_request(str(problem)) from None

@@ -74,5 +74,4 @@ class Unstated:
         self.chosen.update(shapes)
 
     def shape_of(self, rule: str) -> str:
-        """Return the chosen shape of a rule."""
         return self.chosen[rule]

@@ -41,8 +41,6 @@ Outcome = Literal["waiting", "delivered", "given up"]
 
 @dataclass
 class OutgoingWebhook:
-    """A webhook to one address, and its attempts."""
-
     id: str
     type: str
     url: str
@@ -84,8 +82,6 @@ class OutgoingWebhook:
 
 @dataclass
 class Webhooks:
-    """All webhooks, and the task that sends them."""
-
     clock: Clock
     ids: Ids
     faults: Faults
@@ -148,7 +144,6 @@ class Webhooks:
                 await asyncio.gather(*(self._attempt(each, free) for each in held if self._is_due(each)))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._poster.close()
 
     def _is_due(self, webhook: OutgoingWebhook) -> bool:

@@ -48,7 +48,6 @@ class ParsedAnswer(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Error message of the response."""
         if self.content_type == "application/x-protobuf":
             with suppress(DecodeError):  # a google.rpc.Status has its text in the same field
                 return ExportTracePartialSuccess.FromString(self.body).error_message

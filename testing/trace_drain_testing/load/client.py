@@ -26,7 +26,6 @@ EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected h
 
 
 def failure_text(reason: OSError) -> str:
-    """Return the reason why the connection failed."""
     match reason:
         case TimeoutError():
             return "time-out"
@@ -51,7 +50,6 @@ def permanent_error(reason: OSError) -> str:
 
 
 async def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether the server completes a TLS handshake."""
     # Whether the certificate is trusted does not matter: only the protocol is in question.
     context = tls_context(ca_file=None, is_insecure=True)
     try:
@@ -163,7 +161,6 @@ class Client:
         self._hang_up()
 
     def answered(self, answer: ParsedAnswer) -> None:
-        """See `Owner`."""
         request, tally, now_s = self._request, self._context.tally, time.perf_counter()
         # A server may send an error before it closes an idle connection, like 408.
         if request is None or not self._deadline_s:
@@ -184,7 +181,6 @@ class Client:
         self.take_next()
 
     def failed(self, reason: str) -> None:
-        """See `Owner`."""
         # A server may close an idle connection at any time; this is not a failure.
         had_begun = bool(self._deadline_s)
         self._hang_up()

@@ -8,15 +8,12 @@ _SHARP_BITS = 7
 
 
 class Histogram:
-    """Counts of latencies by bucket."""
-
     def __init__(self) -> None:
         self.count = 0
         self.max_s = 0.0
         self._counts: Counter[int] = Counter()
 
     def add(self, latency_s: float) -> None:
-        """Add one latency."""
         self.count += 1
         self.max_s = max(self.max_s, latency_s)
         latency_us = int(latency_s * 1e6)

@@ -15,8 +15,6 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\x21-\x7e]?[\t\x20-\x7
 
 
 class Url(NamedTuple):
-    """URL of the drain endpoint."""
-
     host: str
     port: int
     path: str
@@ -24,7 +22,6 @@ class Url(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -50,7 +47,6 @@ def parse_url(text: str) -> Url:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Parse `Name: value`."""
     match = _HEADER.fullmatch(text.strip())
     if not match:
         raise OperatorError("--header is malformed; expected 'Name: value' in printable ASCII")

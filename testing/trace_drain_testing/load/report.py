@@ -15,7 +15,6 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
 def progress_line(elapsed_s: float, tally: Tally) -> str:
-    """Return the progress line of the last second."""
     recent_ms, requests = quantiles_ms(tally.recent), tally.recent.count
     error = f"  latest: {tally.latest_error}" if tally.latest_error else ""
     return (
@@ -26,7 +25,6 @@ def progress_line(elapsed_s: float, tally: Tally) -> str:
 
 
 def document(result: Result, findings: Findings | None) -> dict[str, Any]:
-    """Return the full result as a JSON object."""
     tally = result.tally
     elapsed_s = max(result.elapsed_s, 1e-9)
     return {
@@ -61,7 +59,6 @@ def quantiles_ms(latency: Histogram) -> dict[str, float | None]:
 
 
 def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each line of the table."""
     report = document(result, findings)
     latencies = report["latency_ms"].items()
     requests, spans = counted(report["requests"], "request"), counted(report["spans"], "span")

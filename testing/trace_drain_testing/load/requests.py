@@ -52,8 +52,6 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters of the requests."""
-
     shape: Shape
     run: bytes
     host: str
@@ -67,14 +65,11 @@ class Recipe:
 
 
 def signed_with(secret: bytes, header: str, algorithm: str) -> Callable[[bytes], tuple[str, str]]:
-    """Return a function that signs bodies by HMAC."""
     digest = getattr(hashlib, algorithm)
     return lambda body: (header, hmac.new(secret, body, digest).hexdigest())
 
 
 class RequestStream:
-    """Iterator of requests."""
-
     def __init__(self, recipe: Recipe, count_max: int = NUMBERS_MAX) -> None:
         self._recipe = recipe
         encoding = ENCODINGS[recipe.encoding]

@@ -33,8 +33,6 @@ class LoadPlan:
 
 @dataclass
 class Result:
-    """Result of a run."""
-
     tally: Tally
     began_ns: int
     """Start time by the wall clock."""

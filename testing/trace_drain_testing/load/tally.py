@@ -26,8 +26,6 @@ class Sample(NamedTuple):
 
 @dataclass
 class Tally:
-    """The counters of one run."""
-
     spans_per_request: int
     latency: Histogram = field(default_factory=Histogram)
     """Latency of acknowledgements, counted from the time the request was due."""

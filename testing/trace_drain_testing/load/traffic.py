@@ -34,8 +34,6 @@ _AGENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of the traffic."""
-
     spans: int = 520
     attributes: int = 11
     """Attributes per span."""
@@ -48,8 +46,6 @@ class Shape:
 
 
 class SpanEvent(NamedTuple):
-    """An event of a span."""
-
     at_ns: int
     name: str
     attributes: Attributes
@@ -75,20 +71,16 @@ class Span(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """Resource of one service, with its spans."""
-
     attributes: Attributes
     scope: tuple[str, str]
     spans: tuple[Span, ...]
 
     @property
     def service(self) -> str:
-        """Name of the service."""
         return str(self.attributes["service.name"])
 
 
 def delivery(shape: Shape, ordinal: int) -> tuple[Resource, ...]:
-    """Return the spans of one request body."""
     # Seeded by number, so that the verification can generate a single delivery again.
     dice = Random(f"{shape.seed}/{ordinal}")  # noqa: S311 - test data
     count = min(RESOURCES_MAX, -(-shape.spans // TRACE_SPANS))

@@ -54,7 +54,6 @@ class Findings:
             self.examples.append(example)
 
     def document(self) -> dict[str, Any]:
-        """Return the findings as a JSON object."""
         return {
             "ok": self.are_good,
             "spans": self.spans,
@@ -66,7 +65,6 @@ class Findings:
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Yield the name and text of each line of the table."""
         spans = f"{counted(self.spans, 'span')} acknowledged: {self.missing:,} missing"
         yield (
             "verified",

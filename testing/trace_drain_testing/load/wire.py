@@ -27,8 +27,6 @@ FLAGS = 0x101
 
 
 class Marks:
-    """Allocator of placeholders for times."""
-
     def __init__(self, base: int) -> None:
         self._base = base
         self.offsets_ns: list[int] = []
@@ -56,7 +54,6 @@ class Encoding(NamedTuple):
 
 
 def protobuf_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
-    """Encode as `application/x-protobuf`."""
     marks = Marks(TIME_MARK << 32)
     request = ExportTraceServiceRequest()
     for resource in resources:
@@ -110,7 +107,6 @@ def _any_value(value: Value) -> dict[str, Any]:
 
 
 def json_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
-    """Encode as `application/json`."""
     return json_body_of(resources, dict)
 
 

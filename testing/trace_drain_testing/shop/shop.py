@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from trace_drain_testing.emulator.drains_traffic import Traffic
-from trace_drain_testing.emulator.refusals import bad_request, conflict, response_of
+from trace_drain_testing.emulator.refusals import answering, conflict, decoded
 from trace_drain_testing.shop.shop_events import HOST, Event, EventWriter
 from trace_drain_testing.shop.shop_traffic import (
     BACKEND_PROJECT,
@@ -66,8 +66,6 @@ class ShopPlatform(Protocol):
 
 
 class ShopRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of a shop."""
-
     requests_per_s: Annotated[float, msgspec.Meta(gt=0, le=1_000)] = 2.0
     history_s: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 3_600
     seed: int = 1
@@ -75,8 +73,6 @@ class ShopRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Shop:
-    """The shop, and its progress."""
-
     platform: ShopPlatform
     parameters: ShopRequest
     sent_requests: int = 0
@@ -156,20 +152,16 @@ class Shop:
 
 @dataclass
 class ShopRunner:
-    """Runner of at most one shop."""
-
     platform: ShopPlatform
     shop: Shop | None = None
     _task: asyncio.Task[None] | None = None
 
     def start(self, parameters: ShopRequest) -> Shop:
-        """Start a shop."""
         self.shop = Shop(self.platform, parameters)
         self._task = asyncio.get_running_loop().create_task(self.shop.run())
         return self.shop
 
     async def stop(self) -> None:
-        """Stop the shop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -195,12 +187,9 @@ def routes(runner: ShopRunner, control: str) -> list[web.RouteDef]:
     """Return the routes below `control` that start, show and stop the shop."""
 
     async def start(request: web.Request) -> web.StreamResponse:
-        try:
-            parameters = msgspec.json.decode(await request.read() or b"{}", type=ShopRequest)
-        except msgspec.DecodeError as problem:
-            return response_of(bad_request(str(problem)), "object")
+        parameters = decoded(await request.read() or b"{}", ShopRequest)
         if runner.shop is not None:
-            return response_of(conflict("the shop runs already; DELETE stops it"), "object")
+            raise conflict("the shop runs already; DELETE stops it")
         runner.start(parameters)
         return web.json_response(runner.summary())
 
@@ -212,4 +201,4 @@ def routes(runner: ShopRunner, control: str) -> list[web.RouteDef]:
         return web.json_response(runner.summary())
 
     path = f"{control}/shop"
-    return [web.post(path, start), web.get(path, show), web.delete(path, stop)]
+    return [web.post(path, answering(start)), web.get(path, show), web.delete(path, stop)]

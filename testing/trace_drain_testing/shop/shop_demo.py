@@ -48,21 +48,16 @@ class DemoFailed(Exception):  # noqa: N818 - a verdict
 
 
 class Program(NamedTuple):
-    """A running program, and the file with its output."""
-
     process: subprocess.Popen[bytes]
     log: Path
 
     def require(self) -> None:
-        """Raise `DemoFailed` if the program has ended."""
         if self.process.poll() is not None:
             lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
             raise DemoFailed("\n".join([f"{self.log.stem} has ended:", *lines]))
 
 
 class Site(NamedTuple):
-    """Addresses of the running demo."""
-
     facts: Json
     """Content of the emulator's `platform.json`."""
     intake: str
@@ -129,7 +124,6 @@ def _run(stack: ExitStack, directory: Path, options: argparse.Namespace) -> NoRe
 
 
 def tour(site: Site, directory: Path, verdict: str, trace_id: str) -> Iterator[str]:
-    """Yield the lines of the tour."""
     compare = urlencode({"a": RELEASE_A.deployment, "b": RELEASE_B.deployment, "project": WEB_PROJECT})
     stops = [
         ("Install", "Choose Install to connect the receiver with the platform", "/platform"),

@@ -34,8 +34,6 @@ FAILED_LINES = (
 
 
 class EventWriter:
-    """Writer of the events of one deployment, with serial numbers."""
-
     def __init__(self, deployment: str, begin_ms: int) -> None:
         self.deployment = deployment
         self._begin_ms = begin_ms

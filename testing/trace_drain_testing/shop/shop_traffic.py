@@ -50,8 +50,6 @@ REQUEST_ID, PLATFORM_ID = "platform.requestId", "platform.id"
 
 
 class Release(NamedTuple):
-    """A deployment that serves requests."""
-
     deployment: str
     is_worse: bool = False
 
@@ -72,7 +70,6 @@ class CustomerRequest:
 
     @property
     def status(self) -> int:
-        """Return the status of the response."""
         return int(self.attributes["http.response.status_code"])
 
 
@@ -85,7 +82,6 @@ class _Writer:
         self.now_ns = request.start_ns
 
     def new_id(self) -> bytes:
-        """Return a new span id."""
         # A span id of only zeros is invalid.
         return self.dice.randbytes(7) + b"\x01"
 

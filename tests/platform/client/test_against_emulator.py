@@ -31,9 +31,7 @@ async def platform(tmp_path: Path) -> AsyncIterator[RunningEmulator]:
 
 def client_of(platform: RunningEmulator) -> PlatformClient:
     facts = platform.facts
-    client = PlatformClient(
-        facts["base_url"], facts["token"], team=facts["team_id"], is_team_installation=True
-    )
+    client = PlatformClient(facts["base_url"], facts["token"], team=facts["team_id"])
     client._sleep = no_sleep  # noqa: SLF001 - the delays are tested alone
     return client
 

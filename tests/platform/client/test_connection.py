@@ -54,25 +54,12 @@ async def test_p02_each_call_names_the_team(options: dict[str, str], expected: d
             assert server.received[1].query == expected
 
 
-async def test_p02_call_of_a_team_installation_without_a_team_is_not_sent() -> None:
-    async with platform_server(Answer([])) as server:
-        with pytest.raises(errors.TeamMissing, match=r"platform\.team \(--team\)"):
-            await read(server, team="", is_team_installation=True)
-        async with client_of(server, team="", slug="shop") as client:
-            with pytest.raises(errors.TeamMissing, match="id of the team in its path"):
-                await update_group(client, "mfe_1", name="Shop")
+async def test_p02_call_with_the_team_in_its_path_is_not_sent_without_its_id() -> None:
+    async with platform_server(Answer([])) as server, client_of(server, team="", slug="shop") as client:
+        with pytest.raises(errors.TeamMissing, match="id of the team in its path"):
+            await update_group(client, "mfe_1", name="Shop")
 
     assert server.received == []
-
-
-async def test_p01_call_without_its_scope_is_not_sent() -> None:
-    async with platform_server(Answer([])) as server:
-        with pytest.raises(errors.ScopeMissing, match="lacks the scope deployment:read"):
-            await read(server, scopes={"project:write", "team:read"})
-        await read(server, scopes={"deployment:read"})
-        await read(server, scopes=None)
-
-    assert len(server.received) == 2
 
 
 @each_case(

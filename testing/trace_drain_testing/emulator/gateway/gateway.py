@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import count
@@ -23,7 +23,7 @@ from trace_drain_testing.emulator.gateway.gateway_answers import (
     derived_answer,
     scripted_answer,
 )
-from trace_drain_testing.emulator.gateway.gateway_request import ChatRequest, InvalidRequest, parse_request
+from trace_drain_testing.emulator.gateway.gateway_request import ChatRequest, parse_request
 from trace_drain_testing.emulator.gateway.gateway_wire import (
     DONE,
     MALFORMED,
@@ -33,6 +33,7 @@ from trace_drain_testing.emulator.gateway.gateway_wire import (
     stream_chunks,
     stream_line,
 )
+from trace_drain_testing.emulator.refusals import Refusal, answering, bad_request, decoded, not_found
 
 MODELS: Mapping[str, tuple[str, ...]] = {
     "acme/large": ("acme", "globex", "initech"),
@@ -59,20 +60,14 @@ SLOW_S = 0.01
 """Size of the pieces of a slow response, and the pause after each."""
 RETRY_AFTER_S = 1
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 class ProviderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of a provider: whether it answers."""
-
     name: str
     enabled: bool
 
 
 @dataclass
 class Gateway:
-    """State of the gateway."""
-
     api_key: str
     take_fault: Callable[[str], bool]
     """Returns whether a fault is due, and uses it up."""
@@ -115,75 +110,53 @@ def routes(gateway: Gateway, prefix: str, control: str) -> list[web.RouteDef]:
     """Return the routes of the gateway below `prefix`, and those of its control API below `control`."""
 
     async def models(request: web.Request) -> web.StreamResponse:
-        if refusal := _refusal(gateway, request):
-            return refusal
+        _require_allowed(gateway, request)
         return web.json_response(models_body(MODELS, int(gateway.now_s()), gateway.shape_of("P61")))
 
     async def chat(request: web.Request) -> web.StreamResponse:
-        if refusal := _refusal(gateway, request):
-            return refusal
+        _require_allowed(gateway, request)
         body = await request.read()
-        try:
-            parsed = parse_request(body)
-        except InvalidRequest as problem:
-            return _error(HTTPStatus.BAD_REQUEST, "bad_request", str(problem))
+        parsed = parse_request(body)
         if parsed.model not in MODELS:
-            return _error(HTTPStatus.NOT_FOUND, "not_found", "no such model; GET /v1/models lists them")
+            raise not_found("model; GET /v1/models lists them")
         gateway.requests.append(msgspec.json.decode(body))
         result = gateway.answer_to(parsed)
         if result is None:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "no provider of the model answers")
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "no provider of the model answers")
         return await (_stream if parsed.stream else _object)(gateway, request, parsed, *result)
 
-    return [
-        web.get(f"{prefix}/v1/models", models),
-        web.post(f"{prefix}/v1/chat/completions", chat),
-        web.route("*", f"{prefix}/{{path:.*}}", _without_route(gateway, prefix)),
-        *_control_routes(gateway, control),
-    ]
-
-
-def _without_route(gateway: Gateway, prefix: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler of unknown paths and methods."""
-
     async def unknown(request: web.Request) -> web.StreamResponse:
-        if refusal := _refusal(gateway, request):
-            return refusal
+        _require_allowed(gateway, request)
         method = _METHODS.get(request.path.removeprefix(prefix))
         if method is None:
-            return _error(
-                HTTPStatus.NOT_FOUND, "not_found", f"no such path; expected {' or '.join(_METHODS)}"
-            )
-        return _error(
+            raise not_found(f"path; expected {' or '.join(_METHODS)}")
+        raise Refusal(
             HTTPStatus.METHOD_NOT_ALLOWED,
             "method_not_allowed",
             f"the path does not have this method; expected {method}",
             {"Allow": method},
         )
 
-    return unknown
+    return [
+        web.get(f"{prefix}/v1/models", answering(models)),
+        web.post(f"{prefix}/v1/chat/completions", answering(chat)),
+        web.route("*", f"{prefix}/{{path:.*}}", answering(unknown)),
+        *_control_routes(gateway, control),
+    ]
 
 
 def _control_routes(gateway: Gateway, control: str) -> list[web.RouteDef]:
     async def script(request: web.Request) -> web.StreamResponse:
-        try:
-            answers = msgspec.json.decode(await request.read(), type=list[ScriptedAnswer])
-        except msgspec.DecodeError as problem:
-            return _error(HTTPStatus.BAD_REQUEST, "bad_request", str(problem))
+        answers = decoded(await request.read(), list[ScriptedAnswer])
         if len(gateway.script) + len(answers) > SCRIPT_ANSWERS_MAX:
-            return _error(
-                HTTPStatus.BAD_REQUEST, "bad_request", f"over {SCRIPT_ANSWERS_MAX} scripted answers wait"
-            )
+            raise bad_request(f"over {SCRIPT_ANSWERS_MAX} scripted answers wait")
         gateway.script.extend(answers)
         return web.json_response({"waiting": len(gateway.script)})
 
     async def provider(request: web.Request) -> web.StreamResponse:
-        try:
-            state = msgspec.json.decode(await request.read(), type=ProviderState)
-        except msgspec.DecodeError as problem:
-            return _error(HTTPStatus.BAD_REQUEST, "bad_request", str(problem))
+        state = decoded(await request.read(), ProviderState)
         if state.name not in PROVIDERS:
-            return _error(HTTPStatus.NOT_FOUND, "not_found", f"no such provider; {sorted(PROVIDERS)} exist")
+            raise not_found(f"provider; {sorted(PROVIDERS)} exist")
         (gateway.disabled_providers.discard if state.enabled else gateway.disabled_providers.add)(state.name)
         return web.json_response({"disabled": sorted(gateway.disabled_providers)})
 
@@ -191,36 +164,23 @@ def _control_routes(gateway: Gateway, control: str) -> list[web.RouteDef]:
         return web.json_response(list(gateway.requests))
 
     return [
-        web.post(f"{control}/gateway/script", script),
-        web.post(f"{control}/gateway/providers", provider),
+        web.post(f"{control}/gateway/script", answering(script)),
+        web.post(f"{control}/gateway/providers", answering(provider)),
         web.get(f"{control}/gateway/requests", requests),
     ]
 
 
-def _refusal(gateway: Gateway, request: web.Request) -> web.Response | None:
-    """Return the error before the body is read: a wrong key, or an injected fault."""
+def _require_allowed(gateway: Gateway, request: web.Request) -> None:
+    """Refuse before the body is read: because of a wrong key, or an injected fault."""
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     token = key.strip().encode(errors="surrogateescape")
     if scheme.lower() != "bearer" or not hmac.compare_digest(token, gateway.api_key.encode()):
-        return _error(HTTPStatus.UNAUTHORIZED, "not_authorized", "the API key is missing or unknown")
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "not_authorized", "the API key is missing or unknown")
     if gateway.take_fault("gateway-429"):
-        return _error(
-            HTTPStatus.TOO_MANY_REQUESTS,
-            "rate_limited",
-            "too many requests",
-            {"Retry-After": str(RETRY_AFTER_S)},
-        )
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "too many requests", headers)
     if gateway.take_fault("gateway-500"):
-        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the gateway failed")
-    return None
-
-
-def _error(
-    status: HTTPStatus, code: str, message: str, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    return web.json_response(
-        {"error": {"code": code, "message": message}}, status=status, headers=headers or {}
-    )
+        raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the gateway failed")
 
 
 async def _object(

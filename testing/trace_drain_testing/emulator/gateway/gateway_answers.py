@@ -28,8 +28,6 @@ DEPTH_MAX = 8
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tool call of a scripted answer."""
-
     name: str
     arguments: dict[str, Any] | str = {}
     """Arguments as an object, or as exact text, which may be invalid JSON."""
@@ -55,15 +53,11 @@ class SpanRow(msgspec.Struct, frozen=True):
 
 
 class AnsweredCall(NamedTuple):
-    """Tool call of an answer."""
-
     name: str
     arguments: str
 
 
 class TokenCounts(NamedTuple):
-    """Tokens of a request and its answer."""
-
     prompt: int
     completion: int
 
@@ -78,7 +72,6 @@ class ModelAnswer(NamedTuple):
 
 
 def scripted_answer(script: ScriptedAnswer, request: ChatRequest) -> ModelAnswer:
-    """Return the scripted answer."""
     calls = tuple(
         AnsweredCall(
             call.name, call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)

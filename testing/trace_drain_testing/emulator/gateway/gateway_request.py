@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from trace_drain_testing.emulator.refusals import bad_request
+
 MODEL = re.compile(r"[^/\s]+/\S+")
 FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DATA_URL = re.compile(r"data:(?P<media>image/[a-z0-9.+-]+);base64,(?P<data>.*)", re.DOTALL)
@@ -32,13 +34,7 @@ ACCEPTED = {
 QUOTED = re.compile(r" '[^']*'")
 
 
-class InvalidRequest(Exception):  # noqa: N818 - a verdict, not an accident
-    """The request breaks a rule; the message names the field and the expected value."""
-
-
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """Text part of a message."""
-
     text: str
 
 
@@ -50,8 +46,6 @@ class ImageUrl(msgspec.Struct, frozen=True):
 
 
 class Image(msgspec.Struct, frozen=True, tag_field="type", tag="image_url"):
-    """Image part of a message."""
-
     image_url: ImageUrl
 
 
@@ -71,8 +65,6 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of the conversation."""
-
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Text | Image] | None = None
     tool_calls: list[ToolCall] | None = None
@@ -80,14 +72,12 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the text parts, joined."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content if isinstance(part, Text))
         return self.content or ""
 
     @property
     def images(self) -> list[Image]:
-        """Return the image parts."""
         return (
             [part for part in self.content if isinstance(part, Image)]
             if isinstance(self.content, list)
@@ -96,16 +86,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """Function that the model may call."""
-
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
-    """Tool that the client offers."""
-
     type: Literal["function"]
     function: Function
 
@@ -136,21 +122,15 @@ class ProviderOptions(msgspec.Struct, frozen=True):
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """Options of a streamed answer."""
-
     include_usage: bool | None = None
 
 
 class NamedSchema(msgspec.Struct, frozen=True):
-    """JSON Schema of an answer."""
-
     name: str
     schema: dict[str, Any] = {}
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
-    """Form of the text of an answer."""
-
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
@@ -185,12 +165,11 @@ class ChatRequest(msgspec.Struct, frozen=True, rename={"provider_options": "prov
 
     @property
     def tokens_max(self) -> int | None:
-        """Return the limit of the answer's tokens."""
         return self.max_completion_tokens or self.max_tokens
 
 
 def parse_request(body: bytes) -> ChatRequest:
-    """Decode and check a request. Raises `InvalidRequest`."""
+    """Decode and check a request. Raises `Refusal`, which names the field and the expected value."""
     try:
         request = msgspec.json.decode(body, type=ChatRequest)
     except msgspec.DecodeError as error:
@@ -198,9 +177,9 @@ def parse_request(body: bytes) -> ChatRequest:
         text = QUOTED.sub("", str(error))
         # Expected values that the message of msgspec does not name.
         accepted = next((names for path, names in ACCEPTED.items() if path.search(text)), "")
-        raise InvalidRequest(text + accepted) from error
+        raise bad_request(text + accepted) from error
     for problem in _problems(request):
-        raise InvalidRequest(problem)
+        raise bad_request(problem)
     return request
 
 

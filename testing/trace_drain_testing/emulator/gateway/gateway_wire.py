@@ -62,7 +62,6 @@ def models_body(models: Mapping[str, tuple[str, ...]], created_s: int, shape: st
 
 
 def completion_body(identity: Identity, answer: ModelAnswer, shape: str) -> Json:
-    """Return a complete answer as one object."""
     calls = [{"id": _call_id(identity, index), **_called(call)} for index, call in enumerate(answer.calls)]
     message: Json = {"content": answer.text or None}
     if calls:
@@ -83,7 +82,6 @@ def completion_body(identity: Identity, answer: ModelAnswer, shape: str) -> Json
 
 
 def stream_chunks(identity: Identity, answer: ModelAnswer, shape: str, *, has_usage: bool) -> Iterator[Json]:
-    """Yield the chunks of a streamed answer."""
     if shape == "minimal":
         yield from ({"choices": [{"delta": delta}]} for delta in _whole_deltas(identity, answer))
         return
