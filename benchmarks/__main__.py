@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import ours
+from benchmarks import connections, ours
 from benchmarks import sink as sinks
 from benchmarks.measure import BODIES, Body, Measurement, RunOptions, measure
 from benchmarks.peers import PEERS, MeasurementError, Peer
@@ -52,6 +52,8 @@ class Bench:
         saturated = [measurement.spans_per_s for measurement in self.results.of(peer.name, BODIES[0])]
         for _ in range(self.runs):
             self._try("start", lambda: self.results.start_s.append(ours.start_s(peer, self.cores)))
+        for kind in connections.KINDS * self.runs:
+            self._try(f"one request per connection, {kind.name}", partial(self._connections, peer, kind))
         self._try("idle", lambda: self._idle(peer))
         if saturated:
             self._try("rates", lambda: self._rates(peer, statistics.median(saturated)))
@@ -63,6 +65,11 @@ class Bench:
     def _idle(self, peer: Peer) -> None:
         self.results.idle_cpu_share = ours.idle_cpu_share(peer, self.cores)
         log(f"start {self.results.start_s}, idle {self.results.idle_cpu_share:.2%} of a core")
+
+    def _connections(self, peer: Peer, kind: connections.Kind) -> None:
+        cpu_ms = connections.cpu_ms_per_request(peer, self.cores, kind)
+        self.results.connections_ms.setdefault(kind.name, []).append(cpu_ms)
+        log(f"one request per connection, {kind.name}: {cpu_ms:.2f} CPU ms")
 
     def _rates(self, peer: Peer, saturation: float) -> None:
         self.results.rates = ours.rates(peer, self.cores, self.duration_s, saturation)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import sink as sinks
-from benchmarks.peers import ROOT, Environment, MeasurementError, Peer, Running
+from benchmarks.peers import ROOT, Environment, MeasurementError, Peer, Running, make_certificate
 from benchmarks.processes import Cores, Usage, UsageMeter, usage_of
 
 WARM_UP_REQUESTS = 100
@@ -29,8 +29,9 @@ class Body:
     compression: str
     spans: int
     connections: int
-    goal: float
+    goal: float | None = None
     """Upper limit for CPU seconds per million spans."""
+    uses_tls: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -38,6 +39,7 @@ class Body:
         return [
             *("--encoding", self.encoding, "--compression", self.compression, "--spans", str(self.spans)),
             *("--connections", str(self.connections)),
+            *["--insecure"][: self.uses_tls],
         ]
 
 
@@ -46,7 +48,11 @@ BODIES = (
     Body("protobuf, gzip", "protobuf", "gzip", 520, 16, 1.7),
     Body("JSON, 520 spans", "json", "none", 520, 16, 2.2),
     Body("JSON, gzip", "json", "gzip", 520, 16, 3.0),
+    Body("protobuf, 50 spans", "protobuf", "none", 50, 32),
     Body("protobuf, 10 spans", "protobuf", "none", 10, 64, 3.0),
+    Body("protobuf, 1 span", "protobuf", "none", 1, 64),
+    Body("protobuf, 520 spans, TLS", "protobuf", "none", 520, 16, uses_tls=True),
+    Body("protobuf, 10 spans, TLS", "protobuf", "none", 10, 64, uses_tls=True),
 )
 COMPRESSED_REQUESTS = 2_000
 """Request limit for compressed bodies: the load harness compresses them before the clock starts."""
@@ -90,14 +96,19 @@ class Measurement:
 
 
 @contextmanager
-def started_with_sink(peer: Peer, cores: Cores, intakes: int = 1) -> Iterator[tuple[Running, sinks.Sink]]:
+def started_with_sink(
+    peer: Peer, cores: Cores, intakes: int = 1, *, uses_tls: bool = False
+) -> Iterator[tuple[Running, sinks.Sink]]:
     """Start a peer and its sink, both empty."""
     with (
-        tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory,
+        tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as name,
         sinks.running(cores.others) as sink,
-        peer.running(Environment(Path(directory), sink, cores.receiver, intakes)) as running,
     ):
-        yield running, sink
+        directory = Path(name)
+        certificate = make_certificate(directory) if uses_tls else None
+        environment = Environment(directory, sink, cores.receiver, intakes, certificate=certificate)
+        with peer.running(environment) as running:
+            yield running, sink
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,7 @@ class RunOptions:
 def measure(peer: Peer, body: Body, run_options: RunOptions) -> Measurement:
     """Run one measurement."""
     cores = run_options.cores
-    with started_with_sink(peer, cores, run_options.intakes) as (running, sink):
+    with started_with_sink(peer, cores, run_options.intakes, uses_tls=body.uses_tls) as (running, sink):
         warm = load(running.url, cores, [*body.options, "--requests", str(WARM_UP_REQUESTS)])
         sink.wait_for(warm["spans"], CATCH_UP_S)
         before, sink_before = sink.counts(), usage_of(sink.pid)

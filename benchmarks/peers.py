@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import trustme
+
 import receiver
 from benchmarks.processes import descendants, free_port, started
 from benchmarks.sink import Sink
@@ -38,6 +40,27 @@ class MeasurementError(Exception):
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """Files of a certificate for 127.0.0.1."""
+
+    cert_file: Path
+    key_file: Path
+    ca_file: Path
+
+
+def make_certificate(directory: Path) -> Certificate:
+    """Write a new certificate with an ECDSA key on P-256, and its CA."""
+    ca = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    issued = ca.issue_cert("127.0.0.1", key_type=trustme.KeyType.ECDSA)
+    files = Certificate(directory / "cert.pem", directory / "key.pem", directory / "ca.pem")
+    ca.cert_pem.write_to_path(files.ca_file)
+    issued.private_key_pem.write_to_path(files.key_file)
+    for part in issued.cert_chain_pems:
+        part.write_to_path(files.cert_file, append=True)
+    return files
+
+
+@dataclass(frozen=True)
 class Environment:
     """Directory, sink and core that a peer is started with."""
 
@@ -47,6 +70,13 @@ class Environment:
     intakes: int = 1
     settings: str = ""
     """Content of the configuration file; this receiver only."""
+    certificate: Certificate | None = None
+    """Certificate of the endpoint; `None`: without TLS."""
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the endpoint's URL."""
+        return "https" if self.certificate else "http"
 
 
 @dataclass(frozen=True)
@@ -87,8 +117,14 @@ def _ours(environment: Environment) -> Iterator[Running]:
         f"http://127.0.0.1:{environment.sink.http_port}/otel",
         environment.core,
         ("--intakes", str(environment.intakes)),
-        environment.settings,
+        environment.settings + _tls_settings(environment.certificate),
     )
+
+
+def _tls_settings(certificate: Certificate | None) -> str:
+    if certificate is None:
+        return ""
+    return f'[tls]\ncert_file = "{certificate.cert_file}"\nkey_file = "{certificate.key_file}"\n'
 
 
 def run_receiver(
@@ -121,6 +157,8 @@ def state_of(data: Path, supervisor: int) -> dict[str, Any]:
 
 
 def _rotel(environment: Environment) -> Iterator[Running]:
+    if environment.certificate:
+        raise MeasurementError("Rotel's OTLP receiver has no TLS")
     http, grpc = free_port(), free_port()
     command = [
         *(str(_rotel_program()), "start", "--otlp-http-endpoint", f"127.0.0.1:{http}"),
@@ -172,16 +210,18 @@ def _otelcol(environment: Environment, queue: str, extension: str, processors: s
             extension=extension.format(directory=environment.directory / "queue"),
             extensions="[file_storage]" if extension else "[]",
             processors=processors,
+            tls=_OTELCOL_TLS.format(certificate=environment.certificate) if environment.certificate else "",
         )
     )
     command = [str(BUILT / "otelcol"), "--config", str(config)]
     with started(command, environment.directory / "log", core=environment.core) as process:
         _wait_until_ready(lambda: _connect(http), environment.directory, process)
-        yield Running(f"http://127.0.0.1:{http}/v1/traces", {process.pid: "otelcol"})
+        url = f"{environment.scheme}://127.0.0.1:{http}/v1/traces"
+        yield Running(url, {process.pid: "otelcol"})
 
 
 _OTELCOL = """
-receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{http}"}}}}}}}}
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{http}"{tls}}}}}}}}}
 processors: {{batch: {{}}}}
 exporters:
   clickhouse:
@@ -194,6 +234,7 @@ service:
   extensions: {extensions}
   pipelines: {{traces: {{receivers: [otlp], processors: {processors}, exporters: [clickhouse]}}}}
 """
+_OTELCOL_TLS = ', tls: {{cert_file: "{certificate.cert_file}", key_file: "{certificate.key_file}"}}'
 _ON_DISK = "file_storage: {{directory: '{directory}', fsync: true}}"
 
 

@@ -102,7 +102,7 @@ def large_trace(trace_id: str, spans: int) -> Iterator[bytes]:
             "name": f"operation {number % 97}",
             "kind": 1,
             **_times(begin_ns + starts[number], durations[number]),
-            **(_failure("failed", begin_ns + starts[number]) if number % FAILED_EVERY == 1 else {}),
+            **_failure_and_events(number, begin_ns + starts[number], durations[number]),
         }
         batch.add(Origin(SERVICES[number % 5], "prj_large", "dpl_1"), span)
         if len(batch) >= REQUEST_SPANS:
@@ -251,6 +251,15 @@ def _failure(message: str, at_ns: int) -> Json:
     described = {"exception.type": kind, "exception.message": message}
     event = {"name": "exception", "timeUnixNano": str(at_ns), "attributes": _attributes(described)}
     return {"status": {"code": ERROR, "message": message}, "events": [event]}
+
+
+def _failure_and_events(number: int, start_ns: int, duration_ns: int) -> Json:
+    """Return the status and the events of a span in a large trace: each bar has marks."""
+    failed = _failure("failed", start_ns) if number % FAILED_EVERY == 1 else {}
+    logged = [
+        {"name": f"step {step}", "timeUnixNano": str(start_ns + duration_ns * step // 3)} for step in (1, 2)
+    ]
+    return {**failed, "events": [*failed.get("events", []), *logged]}
 
 
 def _resource(origin: Origin) -> list[Json]:

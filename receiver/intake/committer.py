@@ -199,6 +199,10 @@ class Committer:
             if pending:
                 group = await self._transcoded(pending, with_append=is_small)
                 await appending
+                if is_small:
+                    # Its record is on disk: a task would only delay the receipts by a loop iteration.
+                    await self._write_group(group)
+                    continue
                 # One append at a time, in the order in which the segments were chosen.
                 appending = asyncio.ensure_future(self._write_group(group))
             elif self._closing:

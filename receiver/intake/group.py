@@ -122,6 +122,8 @@ class CommitRate:
         """Weight of the groups that have left the queue and are not acknowledged yet."""
         self._bytes = float(FIRST_BYTES)
         self._seconds = FIRST_BYTES * FIRST_S_PER_BYTE
+        # Computed when a group is added, because every delivery reads it.
+        self._s_per_byte = FIRST_S_PER_BYTE
 
     def observe(self, weight_bytes: int, seconds: float) -> None:
         """Add a transcoded group to the average, weighted by its bytes: a slow small group counts little."""
@@ -130,10 +132,7 @@ class CommitRate:
             by_weight_s = weight_bytes * min(self._s_per_byte, FIRST_S_PER_BYTE)
             self._bytes = DECAY * self._bytes + weight_bytes
             self._seconds = DECAY * self._seconds + max(seconds - GROUP_COST_S, min(seconds, by_weight_s))
-
-    @property
-    def _s_per_byte(self) -> float:
-        return max(self._seconds / self._bytes, FASTEST_S_PER_BYTE)
+            self._s_per_byte = max(self._seconds / self._bytes, FASTEST_S_PER_BYTE)
 
     @property
     def group_bytes_max(self) -> int:

@@ -100,5 +100,15 @@ def test_perf_sample_is_assigned_to_its_part_of_the_budget(sample: str, part: st
     assert part_of(sample) == part
 
 
+def test_page_shows_the_cost_of_a_request_on_a_connection_of_its_own_next_to_its_goal() -> None:
+    results = Results(connections_ms={"plain": [0.4], "TLS, resumed": [0.6, 0.5, 0.9]})
+
+    assert "| one request of 10 spans per connection, plain, CPU ms | 0.40 |  |" in page(results)
+    assert (
+        "| one request of 10 spans per connection, TLS, resumed, CPU ms | 0.60 (0.50 to 0.90) | ≤ 0.5 |"
+        in page(results)
+    )
+
+
 def test_goal_that_is_met_shows_no_ratio() -> None:
     assert "| protobuf, 520 spans | 1.00 | ≤ 1.2 |" in page(Results(measured=[measurement(user_s=0.5)]))

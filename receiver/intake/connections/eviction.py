@@ -54,15 +54,17 @@ class _Queue(Generic[C]):
         # Dictionaries as ordered sets: insertion order is the age, and removal takes constant time.
         self._of_address.setdefault(connection.address, {})[connection] = None
 
-    def discard(self, connection: C) -> None:
+    def discard(self, connection: C) -> bool:
+        """Remove a connection. Return whether it was in the queue."""
         if connection not in self._all:
-            return
+            return False
         del self._all[connection]
         same = self._of_address[connection.address]
         del same[connection]
         # Remove empty entries, or memory would grow with the number of addresses ever seen.
         if not same:
             del self._of_address[connection.address]
+        return True
 
     def of(self, address: str | None) -> Iterator[C]:
         """Iterate over the connections of one address, or over all."""
@@ -87,8 +89,9 @@ class IdleConnections(Generic[C]):
 
     def discard(self, connection: C) -> None:
         """Remove a connection that has sent bytes or was closed."""
-        self._silent.discard(connection)
-        self._used.discard(connection)
+        # A connection is in one queue at most, and a connection with many requests is in this one.
+        if not self._used.discard(connection):
+            self._silent.discard(connection)
 
     def next_to_evict(self, address: str | None = None) -> C | None:
         """Return the connection to evict, of one address or of all; `None` if no connection is idle."""

@@ -103,7 +103,8 @@ class FastPathProtocol(IntakeProtocol):
             return False
         # Not for held bytes: the connection did not become idle before them.
         if self._is_idle:
-            self._note_activity()
+            self._is_idle = False
+            self._connection.mark_active()
         # Counted as aiohttp counts its requests, because `is_working` compares requests with answers.
         self.request_count += 1
         self._is_answering = True
