@@ -83,11 +83,11 @@ Written by `make bench`; the results of every run are in `results.json`. `make b
 options for partial runs. Machine: {machine}. Versions: {versions}. {runs} runs each.
 
 The receiver is pinned to one core; load and sink share the others. The sink is a ClickHouse stand-in that
-decompresses and decodes every row. A run is a warm-up and a closed-loop load (16 clients with 520 spans
-per request, 32 with 50, 64 with 10 and 1), and ends when the last row is stored. The cost is the CPU time
-of all processes of a receiver during the run, divided by the spans stored. This receiver always
-acknowledges after the journal's `fdatasync`; Rotel and otelcol from memory; otelcol-durable from a synced queue on disk. TLS ends in the
-receiver (TLS 1.3, ECDSA on P-256), on connections that stay open; Rotel cannot end TLS."""
+decompresses and decodes every row. A run is a warm-up and a closed-loop load (16 clients with 520 spans per
+request, 32 with 50, 64 with 10 and 1), and ends when the last row is stored. The cost is the CPU time of
+all processes of a receiver during the run, divided by the spans stored. This receiver always acknowledges
+after the journal's `fdatasync`; Rotel and otelcol from memory; otelcol-durable from a synced queue on disk.
+TLS ends in the receiver (TLS 1.3, ECDSA on P-256), on connections that stay open; Rotel cannot end TLS."""
 
 
 _TRIED = """
