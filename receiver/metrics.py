@@ -16,6 +16,67 @@ import msgspec
 SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Upper bounds of every histogram's buckets; one more bucket counts longer durations."""
 
+MetricName = Literal[
+    "answer_seconds",
+    "backlog_age_seconds",
+    "backlog_bytes",
+    "backlog_bytes_max",
+    "backlog_segments",
+    "backlog_stalled_segments",
+    "body_bytes",
+    "build_info",
+    "certificate_expires_in_seconds",
+    "commit_deliveries",
+    "commit_seconds",
+    "connections",
+    "connections_closed",
+    "counting_since_seconds",
+    "dead_letters",
+    "deliveries",
+    "deliveries_duplicate",
+    "endpoint_tests",
+    "failed_answers_past_hour",
+    "failed_answers_past_hour_ratio",
+    "failure_budget_answers_left",
+    "failure_budget_counts_seconds",
+    "failure_budget_ratio_left",
+    "freshness_seconds",
+    "fsync_seconds",
+    "inflight_bytes",
+    "ledger_complete_from_seconds",
+    "ledger_losses",
+    "ledger_spans",
+    "open_segment_age_seconds",
+    "platform_disabled_left_seconds",
+    "platform_installations",
+    "process_ends_recent",
+    "process_restarts",
+    "process_up",
+    "queries_lost",
+    "redelivery_entries",
+    "redelivery_window_seconds",
+    "refused_credentials_past_hour",
+    "refused_requests_past_hour",
+    "refusals",
+    "reloads",
+    "rollup_lag_seconds",
+    "span_notes",
+    "spans_accepted",
+    "spans_dead_lettered",
+    "spans_duplicate",
+    "spans_received",
+    "spans_rejected",
+    "spans_sampled_out",
+    "spans_unresolved",
+    "store_alarms",
+    "store_inserts",
+    "store_spans",
+    "store_troubles",
+    "webhooks",
+    "webhooks_applied",
+    "webhooks_waiting",
+]
+
 
 class Spec(NamedTuple):
     """Meaning of a metric, and how it is merged over the processes."""
@@ -27,7 +88,7 @@ class Spec(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-METRICS: dict[str, Spec] = {
+METRICS: dict[MetricName, Spec] = {
     "answer_seconds": Spec(
         "seconds", "From a delivery's last body byte to its answer. Over 5 s the answer is a 503."
     ),
@@ -195,7 +256,7 @@ METRICS: dict[str, Spec] = {
         "gauge_sum", "Webhooks acknowledged and not yet applied. Rising steadily: see the log."
     ),
 }
-"""Declarations of all metrics. A name that is missing here is an error in a test and at run time."""
+"""Declarations of all metrics. A name that is missing here is an error in mypy and at run time."""
 
 
 class Series(msgspec.Struct, frozen=True, array_like=True):
@@ -245,7 +306,7 @@ class Metrics:
         self._process = process
         self._counts: dict[tuple[str, ...], Count] = {}
 
-    def count(self, name: str, **labels: str) -> Count:
+    def count(self, name: MetricName, **labels: str) -> Count:
         """Return one series, created on first use. Labels must come in their declared order."""
         key = (name, *labels.values())
         series = self._counts.get(key)
@@ -255,21 +316,21 @@ class Metrics:
             series = self._counts[key] = Durations() if spec_of(name).kind == "seconds" else Count()
         return series
 
-    def add(self, name: str, value: float = 1, **labels: str) -> None:
+    def add(self, name: MetricName, value: float = 1, **labels: str) -> None:
         self.count(name, **labels).value += value
 
-    def set(self, name: str, value: float, **labels: str) -> None:
+    def set(self, name: MetricName, value: float, **labels: str) -> None:
         """Set a gauge."""
         self.count(name, **labels).value = value
 
-    def durations(self, name: str) -> Durations:
+    def durations(self, name: MetricName) -> Durations:
         """Return one histogram."""
         series = self.count(name)
         if not isinstance(series, Durations):
             raise TypeError(f"metric '{name}' is not a histogram; expected a metric of kind 'seconds'")
         return series
 
-    def observe(self, name: str, seconds: float) -> None:
+    def observe(self, name: MetricName, seconds: float) -> None:
         self.durations(name).observe(seconds)
 
     def begin(self, drains: Sequence[str]) -> None:
@@ -306,7 +367,7 @@ def carried_over(ended: Snapshot, before: Snapshot | None) -> Snapshot:
     return Snapshot(process=ended.process, series=tuple(merged.values()))
 
 
-def _check(name: str, labels: dict[str, str]) -> None:
+def _check(name: MetricName, labels: dict[str, str]) -> None:
     declared = spec_of(name).labels
     if tuple(labels) != declared:
         raise ValueError(f"metric '{name}' got the labels {tuple(labels)}; expected {declared}")
@@ -314,10 +375,11 @@ def _check(name: str, labels: dict[str, str]) -> None:
 
 def spec_of(name: str) -> Spec:
     """Return the declaration of a metric. Raises `ValueError` for an unknown name."""
-    spec = METRICS.get(name)
+    spec = METRICS.get(name)  # type: ignore[call-overload]  # a name from the channel can be any text
     if spec is None:
         raise ValueError(f"metric '{name}' is not in the list; expected one of receiver.metrics.METRICS")
-    return spec
+    known: Spec = spec
+    return known
 
 
 def added_up(series: Iterable[Series]) -> dict[tuple[str, tuple[str, ...]], Series]:

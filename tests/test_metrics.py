@@ -2,11 +2,12 @@
 
 import shutil
 import subprocess
+from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.metrics import METRICS, SECONDS_BUCKETS, Metrics, Series, Snapshot, carried_over
+from receiver.metrics import METRICS, SECONDS_BUCKETS, MetricName, Metrics, Series, Snapshot, carried_over
 from receiver.supervisor.admin import render
 
 
@@ -18,6 +19,10 @@ def values(*snapshots: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]]
         for family in families
         for sample in family.samples
     }
+
+
+def test_every_metric_name_is_declared() -> None:
+    assert set(get_args(MetricName)) == set(METRICS)
 
 
 def test_counters_of_two_processes_are_summed() -> None:
@@ -113,7 +118,7 @@ RESERVED_SUFFIXES = ("_total", "_count", "_sum", "_bucket", "_info")
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_metric_is_named_by_the_rules_of_prometheus(name: str) -> None:
+def test_metric_is_named_by_the_rules_of_prometheus(name: MetricName) -> None:
     spec, parts = METRICS[name], name.split("_")
 
     assert name == name.lower()
@@ -124,7 +129,7 @@ def test_metric_is_named_by_the_rules_of_prometheus(name: str) -> None:
     assert not {"le", "quantile"} & set(spec.labels)
 
 
-def series_of(name: str) -> Series:
+def series_of(name: MetricName) -> Series:
     spec = METRICS[name]
     buckets = (0,) * (len(SECONDS_BUCKETS) + 1) if spec.kind == "seconds" else ()
     return Series(name, ("x",) * len(spec.labels), 1.0, buckets)
