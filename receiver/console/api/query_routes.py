@@ -15,7 +15,7 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import MultiDict
 
-from receiver.console.api.answers import send_document, send_lines
+from receiver.console.api.answers import SourceRoutes, send_document, send_lines
 from receiver.console.api.description.operation import (
     BY_QUERY,
     UNTIL,
@@ -23,9 +23,8 @@ from receiver.console.api.description.operation import (
     question_parameters,
     since,
 )
-from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
+from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer
 from receiver.console.api.route import Route, query_route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.counts import DIGITS_MAX, counts, parse_counts
 from receiver.console.queries.deployment_events import EVENTS_DEFAULT, EVENTS_MAX
 from receiver.console.queries.deployment_events import PARAMETERS as EVENT_PARAMETERS
@@ -62,11 +61,8 @@ _COUNTS: Final = Operation(
 )
 
 
-class QueryRoutes:
+class QueryRoutes(SourceRoutes):
     """Handlers of the queries."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> Iterator[Route]:
         """Yield the routes."""
@@ -121,4 +117,4 @@ def _arrow(question: Question[Any], asked: Asked[Any]) -> StreamedAnswer:
     ask_arrow = question.ask_arrow
     if ask_arrow is None:
         raise web.HTTPNotAcceptable
-    return StreamedAnswer(ARROW, lambda store: ask_arrow(store, asked, time.time()), no_end)
+    return StreamedAnswer(ARROW, lambda store: ask_arrow(store, asked, time.time()))

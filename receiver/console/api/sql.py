@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
+from receiver.console.api.answers import SourceRoutes
 from receiver.console.api.description.operation import BY_QUERY, Operation
 from receiver.console.api.exports import ENDINGS
-from receiver.console.api.lines import StreamedAnswer, limited_answer, no_end
+from receiver.console.api.lines import StreamedAnswer, limited_answer
 from receiver.console.api.responses import head_of, send
 from receiver.console.api.route import Route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
 from receiver.console.queries.parameter_types import choice, whole_number
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
@@ -58,11 +58,8 @@ _POST: Final = Operation(
 )
 
 
-class SqlRoutes:
+class SqlRoutes(SourceRoutes):
     """Handlers of the routes."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -102,4 +99,4 @@ def sql_answer(asked: SqlQuery) -> StreamedAnswer:
         return limited_answer(lambda store: sql(store, asked))
     pieces = {ExportFormat.CSV: sql_csv, ExportFormat.PARQUET: sql_parquet}[asked.form]
     headers = {"Content-Disposition": f'attachment; filename="rows.{ENDINGS[asked.form]}"'}
-    return StreamedAnswer(CONTENT_TYPES[asked.form], lambda store: pieces(store, asked), no_end, headers)
+    return StreamedAnswer(CONTENT_TYPES[asked.form], lambda store: pieces(store, asked), headers=headers)

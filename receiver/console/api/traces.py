@@ -15,11 +15,10 @@ from typing import Final
 from aiohttp import web
 
 from receiver.console.api.access import CALLER
-from receiver.console.api.answers import send_trace
+from receiver.console.api.answers import SourceRoutes, send_trace
 from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
-from receiver.console.api.lines import StreamedAnswer, end_line, no_end
+from receiver.console.api.lines import StreamedAnswer, end_line
 from receiver.console.api.route import Route, query_route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.parameter_types import TRACE_ID, choice
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
@@ -59,11 +58,8 @@ _COMPARISON: Final = Operation(
 )
 
 
-class TraceRoutes:
+class TraceRoutes(SourceRoutes):
     """Handlers of the routes."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -87,7 +83,7 @@ def trace_answer(trace_id: str, query: Mapping[str, str], projects: Sequence[str
     plain, form = normalized_trace_id(trace_id), query.get("format", LINES)
     if form != LINES:
         otlp = _otlp_format(form)
-        return StreamedAnswer(CONTENT_TYPES[otlp], lambda store: trace_otlp(store, plain, otlp), no_end)
+        return StreamedAnswer(CONTENT_TYPES[otlp], lambda store: trace_otlp(store, plain, otlp))
     started, hidden = list[LimitedLines](), list[bool]()
 
     def pieces(store: Store) -> Iterator[bytes]:
