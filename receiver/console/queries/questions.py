@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from receiver.console.queries import arrivals, attributes, deployment_events, names
@@ -30,28 +31,19 @@ from receiver.console.queries.limits import (
 )
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
-from receiver.console.queries.search import (
-    SearchParameters,
-    SearchQuery,
-    TraceSummary,
-    parse_search,
-    search,
-)
+from receiver.console.queries.search import SearchQuery, TraceSummary, parse_search, search
 from receiver.console.queries.sentences import SENTENCES
 from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.console.queries.traces.trace_columns import COLUMNS_MAX
 from receiver.engine.store import Store
 
 
-def _search(store: Store, asked: Asked[SearchParameters], now_s: float) -> LimitedLines:
-    tree, order, columns = asked.own
-    wanted = SearchQuery(tree, asked.range, asked.limit, asked.cursor, order, columns)
-    return search(store, wanted, now_s=now_s)
+def _search(store: Store, asked: Asked[SearchQuery], now_s: float) -> LimitedLines:
+    return search(store, asked.own._replace(limit=asked.limit, cursor=asked.cursor), now_s=now_s)
 
 
-QUESTIONS: Final[Mapping[str, Question[Any]]] = {
+_QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     "search": Question(
-        summary=SENTENCES["search"],
         row=TraceSummary,
         ask=_search,
         parse_own=parse_search,
@@ -76,7 +68,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         limit_max=TRACES_MAX,
     ),
     "spans": Question(
-        summary=SENTENCES["spans"],
         row=dict,
         ask=spans,
         parse_own=parse_own,
@@ -92,7 +83,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         limit_max=SPANS_MAX,
     ),
     "services": Question(
-        summary=SENTENCES["services"],
         row=names.ServiceRow,
         ask=names.services,
         noun="service",
@@ -103,7 +93,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "operations": Question(
-        summary=SENTENCES["operations"],
         row=names.OperationRow,
         ask=names.operations,
         parse_own=lambda query, _: query["service"],
@@ -116,11 +105,9 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "attributes": Question(
-        summary=SENTENCES["attributes"],
         row=attributes.AttributeRow,
         ask=attributes.attributes,
         parse_own=lambda query, _: query.get("key"),
-        noun="line",
         parameters=(Parameter("key", "the key of an attribute", is_positional=True),),
         has_filter=True,
         examples=(
@@ -130,7 +117,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "tail": Question(
-        summary=SENTENCES["tail"],
         row=arrivals.ArrivalRow,
         ask=arrivals.arrivals,
         parse_own=arrivals.parse_after,
@@ -147,7 +133,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         limit_max=ARRIVALS_MAX,
     ),
     "service-map": Question(
-        summary=SENTENCES["service-map"],
         row=EdgeRow,
         ask=service_map,
         noun="edge",
@@ -158,10 +143,8 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "red": Question(
-        summary=SENTENCES["red"],
         row=red.RedRow,
         ask=red.red,
-        noun="line",
         parameters=red.PARAMETERS,
         parse_own=red.parse_own,
         has_filter=True,
@@ -174,10 +157,8 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "chart": Question(
-        summary=SENTENCES["chart"],
         row=chart.ChartRow,
         ask=chart.chart,
-        noun="line",
         parameters=chart.PARAMETERS,
         parse_own=chart.parse_own,
         has_filter=True,
@@ -190,10 +171,8 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "latency": Question(
-        summary=SENTENCES["latency"],
         row=latency.LatencyRow,
         ask=latency.latency,
-        noun="line",
         parameters=latency.PARAMETERS,
         parse_own=latency.parse_own,
         has_filter=True,
@@ -205,7 +184,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "errors": Question(
-        summary=SENTENCES["errors"],
         row=ErrorRow,
         ask=error_groups,
         noun="error",
@@ -216,7 +194,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "deployments": Question(
-        summary=SENTENCES["deployments"],
         row=DeploymentRow,
         ask=deployments,
         noun="deployment",
@@ -227,7 +204,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "deployment-events": Question(
-        summary=SENTENCES["deployment-events"],
         row=deployment_events.DeploymentEventRow,
         ask=deployment_events.deployment_events,
         parse_own=deployment_events.parse_own,
@@ -243,7 +219,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "compare": Question(
-        summary=SENTENCES["compare"],
         row=compare.DeploymentComparison,
         ask=compare.compare,
         parse_own=compare.parse_own,
@@ -268,7 +243,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "shifts": Question(
-        summary=SENTENCES["shifts"],
         row=ShiftRow,
         ask=shifts,
         parse_own=parse_against,
@@ -285,4 +259,5 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
 }
+QUESTIONS: Final = {name: replace(each, summary=SENTENCES[name]) for name, each in _QUESTIONS.items()}
 """Name → question: the path `/api/v1/NAME` and the command `trace-drain NAME`."""

@@ -126,37 +126,29 @@ class TraceSummary(TypedDict):
     """Attribute → value of the root span, or of the earliest span that has it; empty if no span has it."""
 
 
-class SearchParameters(NamedTuple):
-    """Parameters of a search: a filter of traces, an order, and attributes of the answer."""
-
-    filter: TraceFilter
-    order: Order | None = None
-    """`None`: those with the newest matching spans first."""
-    columns: Mapping[str, GroupKey] = {}
-    """Name of an attribute in the request → its key."""
-
-
 class SearchQuery(NamedTuple):
-    """Filter, time range and limit of a search."""
+    """A search: a filter of traces in a time range, the order and the attributes of the answer."""
 
     filter: TraceFilter = HasSpan(And(()))
     range: TimeRange = TimeRange()
     limit: int = TRACES_DEFAULT
     cursor: PageCursor | None = None
     order: Order | None = None
+    """`None`: those with the newest matching spans first."""
     columns: Mapping[str, GroupKey] = {}
+    """Name of an attribute in the request → its key."""
 
 
-def parse_search(query: Mapping[str, str], time_range: TimeRange) -> SearchParameters:
-    """Parse the parameters of a search."""
+def parse_search(query: Mapping[str, str], time_range: TimeRange) -> SearchQuery:
+    """Parse the parameters of a search, without its limit and its cursor."""
     order = parse_order(query.get("sort", ""))
     if order is not None and CURSOR in query:
         raise MalformedBody("sort and cursor: expected only one; pages are sorted by time", field="sort")
     columns = parse_columns(query.get("columns", ""))
-    return SearchParameters(parse_traces(query, time_range), order, columns)
+    return SearchQuery(parse_traces(query), time_range, order=order, columns=columns)
 
 
-def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:
+def parse_traces(query: Mapping[str, str]) -> TraceFilter:
     """Parse the filter of traces: in TraceQL, in the one-line form or in JSON."""
     if "filter" in query and "q" in query:
         raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
