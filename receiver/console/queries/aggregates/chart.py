@@ -17,7 +17,7 @@ from receiver.console.queries.aggregates.red_measures import (
     OF_SPANS,
 )
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
-from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, rollup_of
+from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, lines_of_groups, rollup_of
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
     BUCKET_S_OF_HOUR,
@@ -25,12 +25,13 @@ from receiver.console.queries.aggregates.time_buckets import (
     SECONDS_OF_BUCKET,
     SECONDS_OF_RANGE,
     START,
+    bucket_parameters,
+    every_parameter,
     parse_every,
 )
-from receiver.console.queries.filters.close_keys import close_group_keys
 from receiver.console.queries.group_key import GroupKey, parse_attribute_key, parse_group_key
-from receiver.console.queries.limits import LimitedLines, parse_limit, within_time
-from receiver.console.queries.parameter_types import LENGTH, TEXT, whole_number, with_default
+from receiver.console.queries.limits import LimitedLines, parse_limit
+from receiver.console.queries.parameter_types import TEXT, whole_number, with_default
 from receiver.console.queries.question import Asked, Parameter
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import Sql, compose
@@ -96,11 +97,7 @@ PARAMETERS: Final = (
         "number of groups; the spans of all smaller groups are one group, the rest",
         schema=whole_number(1, TOP_MAX, TOP_DEFAULT),
     ),
-    Parameter(
-        "every",
-        "the length of an interval, such as 5m: adds a line for each group and interval",
-        schema=LENGTH,
-    ),
+    every_parameter(": adds a line for each group and interval"),
     SPANS,
 )
 
@@ -238,13 +235,9 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
     found = [group.expressions(store) for group in own.groups]
     where = selected.where(own.counted, *(key.is_present_sql for key in found))
     keys = [key.value_sql for key in found]
-    begin_s, end_s = asked.range.past_s(now_s)
     parameters: dict[str, str | int] = {
         **selected.parameters,
-        # Parameters are whole numbers or texts; the engine parses the text.
-        "begin_s": str(begin_s),
-        "end_s": str(end_s),
-        "every_s": own.every_s,
+        **bucket_parameters(asked.range, own.every_s, now_s),
         "top": own.top,
         "limit": asked.limit + 1,
     }
@@ -266,10 +259,7 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
         _statement(own, keys, BUCKET_S_OF_HOUR, ChartSource(SOURCE, measure.of_rows, COUNTS_OF_ROWS)),
         parameters,
     )
-    lines = rollup_lines(store, statement, wanted)
-    return LimitedLines(
-        within_time(lines), asked.limit, lambda: close_group_keys(store, own.groups, asked.range, now_s)
-    )
+    return lines_of_groups(store, statement, asked, own.groups, wanted, now_s)
 
 
 def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source: ChartSource) -> Sql:

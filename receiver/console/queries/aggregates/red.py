@@ -14,7 +14,7 @@ from receiver.console.queries.aggregates.red_measures import (
     PERCENTILES,
 )
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
-from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, rollup_of
+from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, lines_of_groups, rollup_of
 from receiver.console.queries.aggregates.time_buckets import (
     BUCKET_S,
     BUCKET_S_OF_HOUR,
@@ -22,12 +22,13 @@ from receiver.console.queries.aggregates.time_buckets import (
     SECONDS_OF_BUCKET,
     SECONDS_OF_RANGE,
     START,
+    bucket_parameters,
+    every_parameter,
     parse_every,
 )
-from receiver.console.queries.filters.close_keys import close_group_keys
 from receiver.console.queries.group_key import GroupKey, parse_group_key
-from receiver.console.queries.limits import LimitedLines, within_time
-from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
+from receiver.console.queries.limits import LimitedLines
+from receiver.console.queries.parameter_types import TEXT, with_default
 from receiver.console.queries.question import Asked, Parameter
 from receiver.console.queries.rollup.tables import IS_REQUEST
 from receiver.console.queries.selection import selection
@@ -42,11 +43,7 @@ PARAMETERS: Final = (
         "service if omitted",
         schema=with_default(TEXT, "service"),
     ),
-    Parameter(
-        "every",
-        "the length of an interval, such as 5m: prints a line for each group and interval",
-        schema=LENGTH,
-    ),
+    every_parameter(": prints a line for each group and interval"),
     SPANS,
 )
 
@@ -133,14 +130,10 @@ def red(
     selected = selection(store, asked, now_s)
     found = group.expressions(store)
     where = selected.where(counted, found.is_present_sql)
-    begin_s, end_s = asked.range.past_s(now_s)
     parameters = {
         **selected.parameters,
         **group.parameters,
-        # Parameters are whole numbers or texts; the engine parses the text.
-        "begin_s": str(begin_s),
-        "end_s": str(end_s),
-        "every_s": every_s,
+        **bucket_parameters(asked.range, every_s, now_s),
         "limit": asked.limit + 1,
     }
     statement = Statement(
@@ -160,10 +153,8 @@ def red(
         ),
         parameters,
     )
-    lines = rollup_lines(store, statement, rollup_of(asked, (group,), counted, every_s, selected, now_s))
-    return LimitedLines(
-        within_time(lines), asked.limit, lambda: close_group_keys(store, (group,), asked.range, now_s)
-    )
+    wanted = rollup_of(asked, (group,), counted, every_s, selected, now_s)
+    return lines_of_groups(store, statement, asked, (group,), wanted, now_s)
 
 
 def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql, source: Sql) -> Sql:
