@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from receiver.console.queries import arrivals, attributes, deployment_events, names
+from receiver.console.queries import arrivals, attributes, deployment_events, limits, names
 from receiver.console.queries.aggregates import chart, latency, red, requests
 from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
 from receiver.console.queries.comparison import compare
@@ -19,16 +19,6 @@ from receiver.console.queries.comparison.shifts import (
     shifts,
 )
 from receiver.console.queries.error_groups import ErrorRow, error_groups
-from receiver.console.queries.limits import (
-    ARRIVALS_MAX,
-    CHART_DEFAULT,
-    LATENCY_DEFAULT,
-    SPANS_DEFAULT,
-    SPANS_MAX,
-    TRACES_DEFAULT,
-    TRACES_MAX,
-    LimitedLines,
-)
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
 from receiver.console.queries.search import SearchQuery, TraceSummary, parse_search, search
@@ -38,7 +28,7 @@ from receiver.console.queries.traces.trace_columns import COLUMNS_MAX
 from receiver.engine.store import Store
 
 
-def _search(store: Store, asked: Asked[SearchQuery], now_s: float) -> LimitedLines:
+def _search(store: Store, asked: Asked[SearchQuery], now_s: float) -> limits.LimitedLines:
     return search(store, asked.own._replace(limit=asked.limit, cursor=asked.cursor), now_s=now_s)
 
 
@@ -64,8 +54,8 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         filters_traces=True,
         has_filter=True,
         has_cursor=True,
-        limit_default=TRACES_DEFAULT,
-        limit_max=TRACES_MAX,
+        limit_default=limits.TRACES_DEFAULT,
+        limit_max=limits.TRACES_MAX,
     ),
     "spans": Question(
         row=dict,
@@ -79,8 +69,8 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
             Parameter("service", "the name of a service; an empty name selects spans without a service"),
         ),
         has_filter=True,
-        limit_default=SPANS_DEFAULT,
-        limit_max=SPANS_MAX,
+        limit_default=limits.SPANS_DEFAULT,
+        limit_max=limits.SPANS_MAX,
     ),
     "services": Question(
         row=names.ServiceRow,
@@ -129,8 +119,8 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
             ),
         ),
         has_filter=True,
-        limit_default=ARRIVALS_MAX,
-        limit_max=ARRIVALS_MAX,
+        limit_default=limits.ARRIVALS_MAX,
+        limit_max=limits.ARRIVALS_MAX,
     ),
     "service-map": Question(
         row=EdgeRow,
@@ -162,7 +152,7 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         parameters=chart.PARAMETERS,
         parse_own=chart.parse_own,
         has_filter=True,
-        limit_default=CHART_DEFAULT,
+        limit_default=limits.CHART_DEFAULT,
         hint_if_empty=requests.HINT,
         examples=(
             "trace-drain chart --measure p95 --by http.route,deployment --since 7d",
@@ -176,7 +166,7 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         parameters=latency.PARAMETERS,
         parse_own=latency.parse_own,
         has_filter=True,
-        limit_default=LATENCY_DEFAULT,
+        limit_default=limits.LATENCY_DEFAULT,
         hint_if_empty=requests.HINT,
         examples=(
             "trace-drain latency --filter 'service=web http.route=/cart' --since 24h",

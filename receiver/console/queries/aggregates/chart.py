@@ -10,25 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
-from receiver.console.queries.aggregates.red_measures import (
-    COUNTS_OF_ROWS,
-    COUNTS_OF_SPANS,
-    OF_ROWS,
-    OF_SPANS,
-)
+from receiver.console.queries.aggregates import red_measures, time_buckets
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
 from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, lines_of_groups, rollup_of
-from receiver.console.queries.aggregates.time_buckets import (
-    BUCKET_S,
-    BUCKET_S_OF_HOUR,
-    COMPLETE,
-    SECONDS_OF_BUCKET,
-    SECONDS_OF_RANGE,
-    START,
-    bucket_parameters,
-    every_parameter,
-    parse_every,
-)
 from receiver.console.queries.group_key import GroupKey, parse_attribute_key, parse_group_key
 from receiver.console.queries.limits import LimitedLines, parse_limit
 from receiver.console.queries.parameter_types import TEXT, whole_number, with_default
@@ -49,15 +33,15 @@ class Measure(NamedTuple):
     """A measure of a set of spans: what its groups need to have, and its value."""
 
     value: Sql
-    of_spans: Sql = COUNTS_OF_SPANS
-    of_rows: Sql = COUNTS_OF_ROWS
+    of_spans: Sql = red_measures.COUNTS_OF_SPANS
+    of_rows: Sql = red_measures.COUNTS_OF_ROWS
     """The same columns, of the rows of a rollup."""
     size: Sql = Sql("spans")
     """Column that orders the groups. Spans for ratios and durations: a slow span is no large group."""
 
 
 def _of_durations(value: Sql) -> Measure:
-    return Measure(value, OF_SPANS, OF_ROWS)
+    return Measure(value, red_measures.OF_SPANS, red_measures.OF_ROWS)
 
 
 _MEASURES: Final[Mapping[str, Measure]] = {
@@ -97,7 +81,7 @@ PARAMETERS: Final = (
         "number of groups; the spans of all smaller groups are one group, the rest",
         schema=whole_number(1, TOP_MAX, TOP_DEFAULT),
     ),
-    every_parameter(": adds a line for each group and interval"),
+    time_buckets.every_parameter(": adds a line for each group and interval"),
     SPANS,
 )
 
@@ -204,7 +188,7 @@ def parse_own(query: Mapping[str, str], time_range: TimeRange) -> ChartParameter
         number=number,
         top=parse_limit(query.get("top", str(TOP_DEFAULT)), TOP_MAX, "top"),
         counted=parse_spans(query),
-        every_s=parse_every(query, time_range, time.time()),
+        every_s=time_buckets.parse_every(query, time_range, time.time()),
     )
 
 
@@ -237,7 +221,7 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
     keys = [key.value_sql for key in found]
     parameters: dict[str, str | int] = {
         **selected.parameters,
-        **bucket_parameters(asked.range, own.every_s, now_s),
+        **time_buckets.bucket_parameters(asked.range, own.every_s, now_s),
         "top": own.top,
         "limit": asked.limit + 1,
     }
@@ -247,16 +231,21 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
     if own.number:
         number = own.number.expressions(store).value_sql
         of_spans = compose(
-            _NUMBERS_OF_SPANS, counts=COUNTS_OF_SPANS, function=measure.of_spans, number=number
+            _NUMBERS_OF_SPANS, counts=red_measures.COUNTS_OF_SPANS, function=measure.of_spans, number=number
         )
         sizes, wanted = of_spans, None
     else:
-        of_spans, sizes = measure.of_spans, COUNTS_OF_SPANS
+        of_spans, sizes = measure.of_spans, red_measures.COUNTS_OF_SPANS
         wanted = rollup_of(asked, own.groups, own.counted, own.every_s, selected, now_s)
     spans = compose("{table} WHERE {where}", where=where)
     statement = Statement(
-        _statement(own, keys, BUCKET_S, ChartSource(spans, of_spans, sizes)),
-        _statement(own, keys, BUCKET_S_OF_HOUR, ChartSource(SOURCE, measure.of_rows, COUNTS_OF_ROWS)),
+        _statement(own, keys, time_buckets.BUCKET_S, ChartSource(spans, of_spans, sizes)),
+        _statement(
+            own,
+            keys,
+            time_buckets.BUCKET_S_OF_HOUR,
+            ChartSource(SOURCE, measure.of_rows, red_measures.COUNTS_OF_ROWS),
+        ),
         parameters,
     )
     return lines_of_groups(store, statement, asked, own.groups, wanted, now_s)
@@ -274,12 +263,12 @@ def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source:
         measures=source.measures,
         second_group=Sql("second AS second_group,") if len(keys) == KEYS_MAX else Sql(""),
         is_rest=compose(_IS_REST, **pieces, source=source.table, measures=source.sizes) if keys else Sql("0"),
-        start=START,
-        complete=COMPLETE,
+        start=time_buckets.START,
+        complete=time_buckets.COMPLETE,
         bucket_s=bucket_s if of_intervals else Sql("toInt64(0)"),
         is_total=Sql("grouping(bucket_s) = 1") if of_intervals else Sql("1 = 1"),
         sets=_SETS_WITH_INTERVALS if of_intervals else _SETS,
-        seconds_of_bucket=SECONDS_OF_BUCKET if of_intervals else SECONDS_OF_RANGE,
-        seconds_of_range=SECONDS_OF_RANGE,
+        seconds_of_bucket=time_buckets.SECONDS_OF_BUCKET if of_intervals else time_buckets.SECONDS_OF_RANGE,
+        seconds_of_range=time_buckets.SECONDS_OF_RANGE,
         value=own.measure.value,
     )

@@ -6,26 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
-from receiver.console.queries.aggregates.red_measures import (
-    ESTIMATES_OF_ROWS,
-    ESTIMATES_OF_SPANS,
-    OF_ROWS,
-    OF_SPANS,
-    PERCENTILES,
-)
+from receiver.console.queries.aggregates import red_measures, time_buckets
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
 from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, lines_of_groups, rollup_of
-from receiver.console.queries.aggregates.time_buckets import (
-    BUCKET_S,
-    BUCKET_S_OF_HOUR,
-    COMPLETE,
-    SECONDS_OF_BUCKET,
-    SECONDS_OF_RANGE,
-    START,
-    bucket_parameters,
-    every_parameter,
-    parse_every,
-)
 from receiver.console.queries.group_key import GroupKey, parse_group_key
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.parameter_types import TEXT, with_default
@@ -43,7 +26,7 @@ PARAMETERS: Final = (
         "service if omitted",
         schema=with_default(TEXT, "service"),
     ),
-    every_parameter(": prints a line for each group and interval"),
+    time_buckets.every_parameter(": prints a line for each group and interval"),
     SPANS,
 )
 
@@ -77,7 +60,9 @@ ORDER BY group_spans DESC, group, bucket_s
 LIMIT {limit:UInt64}
 {settings}
 """
-_START: Final = compose("{start} AS start, {complete} AS complete,", start=START, complete=COMPLETE)
+_START: Final = compose(
+    "{start} AS start, {complete} AS complete,", start=time_buckets.START, complete=time_buckets.COMPLETE
+)
 
 
 class RedRow(TypedDict):
@@ -115,12 +100,12 @@ def parse_own(query: Mapping[str, str], time_range: TimeRange) -> RedParameters:
     return RedParameters(
         group=parse_group_key(query.get("by", "service")),
         counted=parse_spans(query),
-        every_s=parse_every(query, time_range, time.time()),
+        every_s=time_buckets.parse_every(query, time_range, time.time()),
     )
 
 
 def red(
-    store: Store, asked: Asked[RedParameters], now_s: float, percentiles: Sql = PERCENTILES
+    store: Store, asked: Asked[RedParameters], now_s: float, percentiles: Sql = red_measures.PERCENTILES
 ) -> LimitedLines:
     """Return a line for each group, or with `every` for each of its buckets; large groups first.
 
@@ -133,21 +118,21 @@ def red(
     parameters = {
         **selected.parameters,
         **group.parameters,
-        **bucket_parameters(asked.range, every_s, now_s),
+        **time_buckets.bucket_parameters(asked.range, every_s, now_s),
         "limit": asked.limit + 1,
     }
     statement = Statement(
         _statement(
             found.value_sql,
-            BUCKET_S if every_s else None,
-            joined(", ", (OF_SPANS, ESTIMATES_OF_SPANS)),
+            time_buckets.BUCKET_S if every_s else None,
+            joined(", ", (red_measures.OF_SPANS, red_measures.ESTIMATES_OF_SPANS)),
             percentiles,
             compose("{table} WHERE {where}", where=where),
         ),
         _statement(
             found.value_sql,
-            BUCKET_S_OF_HOUR if every_s else None,
-            joined(", ", (OF_ROWS, ESTIMATES_OF_ROWS)),
+            time_buckets.BUCKET_S_OF_HOUR if every_s else None,
+            joined(", ", (red_measures.OF_ROWS, red_measures.ESTIMATES_OF_ROWS)),
             percentiles,
             SOURCE,
         ),
@@ -162,7 +147,7 @@ def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql
     return compose(
         _RED,
         start=_START if bucket_s else Sql(""),
-        seconds=SECONDS_OF_BUCKET if bucket_s else SECONDS_OF_RANGE,
+        seconds=time_buckets.SECONDS_OF_BUCKET if bucket_s else time_buckets.SECONDS_OF_RANGE,
         group=group,
         group_spans=Sql("sum(spans) OVER (PARTITION BY group)") if bucket_s else Sql("spans"),
         bucket_s=bucket_s or Sql("toInt64(0)"),
