@@ -124,13 +124,11 @@ class _Content:
 
     @property
     def progress(self) -> str:
-        """Return how much was read."""
         if self._form == ExportFormat.PARQUET:
             return f"{self._size_bytes / 1e6:.1f} MB"
         return f"{self.size}, up to {self._last[:19]}"
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the content."""
         if self._form == ExportFormat.PARQUET:
             for piece in self._stored():
                 self._size_bytes += len(piece)

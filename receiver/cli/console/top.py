@@ -24,7 +24,6 @@ from receiver.time_range import parse_since
 REFRESH_S = 2.0
 SINCE_DEFAULT: Final = "5m"
 ORDERS: Final = {"r": "requests", "e": "errors", "p": "p95", "n": "name"}
-"""Key → order of the services."""
 COLUMNS: Final = {"requests": "rate_per_s", "errors": "error_rate", "p95": "p95_ms"}
 """Order → column of the result; the largest is first."""
 

@@ -44,7 +44,6 @@ POLL_S = 0.25
 COMPARISON_COLUMNS = 80
 """Width of the text of a compared span."""
 COLUMNS_DEFAULT = 100
-"""Width of the output if it is not a terminal."""
 
 
 @click.command(

@@ -128,7 +128,6 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _headers_of(status: int) -> dict[str, str]:
-    """Return the additional headers of an error with this status."""
     if status == HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": "Bearer"}
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
@@ -137,7 +136,6 @@ def _headers_of(status: int) -> dict[str, str]:
 
 
 def _place_of(error: errors.ReceiverError) -> dict[str, str | int]:
-    """Return the invalid part of the request as members of the problem details."""
     if isinstance(error, errors.InvalidFilter):
         return {"parameter": error.field, "column": error.column}
     if isinstance(error, errors.LimitExceeded):

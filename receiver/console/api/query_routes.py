@@ -75,7 +75,6 @@ class QueryRoutes(SourceRoutes):
     async def _answer(
         self, request: web.Request, question: Question[Any], query: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Answer a query with these parameters."""
         asked, source = question.parse(query), self._source_for(request)
         if ARROW in request.headers.get("Accept", ""):
             return await send_lines(source, source.queues.heavy, _arrow(question, asked))
@@ -92,7 +91,6 @@ class QueryRoutes(SourceRoutes):
 
 
 def _operation(name: str, question: Question[Any]) -> operation.Operation:
-    """Return the description of the route of a query."""
     first, *rest = name.split("-")
     lines = JSON if question.is_single else JSON_LINES
     not_found = [HTTPStatus.NOT_FOUND] if name == "compare" else []

@@ -40,7 +40,6 @@ WALL_SECONDS_MAX = SECONDS_MAX + 10
 ROWS_COLLECTED_MIN = 10_000
 """Minimum number of spans of a trace after whose use garbage is collected."""
 SQL_COLUMNS_MAX = 2_000
-"""Maximum number of columns that are listed."""
 
 
 class Answer(NamedTuple):
@@ -60,7 +59,6 @@ class SqlAnswer(NamedTuple):
     rows: list[Row]
     """Values by the names of the columns. Integers have all their digits."""
     is_cut: bool
-    """Whether the statement has more rows than the limit."""
     seconds: float
     """Time since the request was received, including the wait in the queue."""
 
@@ -259,7 +257,6 @@ class ApiSource:
 
 
 ApiSourceFor = Callable[[web.Request], ApiSource]
-"""Returns the source of a request."""
 
 
 def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | None:

@@ -79,7 +79,6 @@ class Question(Generic[Own]):
     filters_traces: bool = False
     """Whether the filter is of traces; `parse_own` parses it."""
     has_cursor: bool = False
-    """Whether the answer has pages."""
     is_single: bool = False
     """Whether the answer is one JSON object and not lines."""
     is_short: bool = False
@@ -87,7 +86,6 @@ class Question(Generic[Own]):
     limit_default: int = NAMES_DEFAULT
     limit_max: int = NAMES_MAX
     examples: tuple[str, ...] = ()
-    """Command lines for the help."""
     hint_if_empty: str = ""
     """Text that the command adds to its note about an empty answer."""
 

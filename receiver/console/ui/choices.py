@@ -17,9 +17,7 @@ from receiver.errors import ReceiverError
 SINCE: Final = "24h"
 """Age up to which spans are counted."""
 DEPLOYMENTS_MAX = 1_000
-"""Maximum number of deployments in a list; it has the newest."""
 SHOWN_MAX = 200
-"""Maximum number of deployments that the frame offers."""
 CACHED_S_MIN = 10.0
 """Minimum time for which a list is cached."""
 CACHED_PER_COST = 50

@@ -165,7 +165,6 @@ class ChartParameters(NamedTuple):
     """Attribute of which the measure is the sum or the average."""
     top: int
     counted: Sql
-    """Condition for the spans that count."""
     every_s: int
     """Length of an interval; 0: only the lines of the whole range."""
 
@@ -176,7 +175,6 @@ class ChartSource(NamedTuple):
     table: Sql
     measures: Sql
     sizes: Sql
-    """Columns that order the groups."""
 
 
 def parse_own(query: Mapping[str, str], time_range: TimeRange) -> ChartParameters:

@@ -76,7 +76,6 @@ class LatencyParameters(NamedTuple):
     """Parameters of this question."""
 
     counted: Sql
-    """Condition for the spans that count."""
     every_s: int
     """Length of a time bucket; 0: chosen from the time range."""
 

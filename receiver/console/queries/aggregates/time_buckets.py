@@ -12,7 +12,6 @@ from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange, parse_seconds
 
 BUCKETS_MAX = 1_000
-"""Maximum number of time buckets in an answer."""
 _BUCKETS_AUTOMATIC = 60
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _STEPS_S: Final = (

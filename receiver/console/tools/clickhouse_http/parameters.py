@@ -156,7 +156,6 @@ def _settings_of(query: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _chosen(name: str, value: str, code: errors.Code) -> str:
-    """Return a value if it is valid for the parameter."""
     if not _VALUES_OF[name].fullmatch(value):
         hint = " (HTTP compresses instead: Accept-Encoding)" if code == errors.NOT_IMPLEMENTED else ""
         expected = _VALUES_OF[name].pattern.replace("|", " or ")

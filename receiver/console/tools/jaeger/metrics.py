@@ -55,7 +55,6 @@ class WantedMetrics(NamedTuple):
 
     metric: Metric
     column: str
-    """Column of a latency."""
     by_operation: bool
     questions: Mapping[str, Asked[RedParameters]]
     """Service → its query."""

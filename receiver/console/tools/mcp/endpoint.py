@@ -29,7 +29,6 @@ from receiver.errors import BodyTooLarge, MalformedBody, ReceiverError
 from receiver.http.media_types import JSON, require_content_type
 
 BODY_BYTES_MAX: Final = 64 * 1024
-"""Maximum size of the body of a request."""
 BODY_S_MAX = 10.0
 """Time within which the body of a request must arrive."""
 BATCH_MAX: Final = 16

@@ -21,7 +21,6 @@ from receiver.console.ui.numbers import parsed
 HUES: Final = (0, 3, 4, 5, 7, 6)
 """Colours of the lines, by their number in the style sheet; green and red have a meaning and are not used."""
 BARS_MAX = 40
-"""Maximum number of rows that are drawn as bars."""
 _WRAPPED: Final = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
 _NUMBER: Final = re.compile(r"(?:U?Int|Float)\d+|Decimal.*|BFloat16")
 _TIME: Final = re.compile(r"Date(?:32)?|DateTime(?:64)?(?:\(.*\))?")

@@ -36,11 +36,8 @@ class Measured(NamedTuple):
 
     rows: list[Row]
     heads: list[ColumnHead]
-    """Heads of the columns."""
     over_time: dict[str, list[Number]]
-    """Name → number of spans in each interval."""
     incomplete: list[int]
-    """Indices of the intervals that are only partly in the time range."""
     is_cut: bool
 
 

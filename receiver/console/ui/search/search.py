@@ -16,7 +16,6 @@ from receiver.console.ui.search.search_chart import search_chart
 from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
-"""Maximum number of traces on a page."""
 WIDER_S = 86_400
 """Length of the time range in which a search without a match counts the matching traces."""
 

@@ -23,7 +23,6 @@ from receiver.console.ui.view import View, term
 from receiver.errors import MalformedBody
 
 TOPS: Final = ("3", "5", str(TOP_DEFAULT), "10")
-"""Numbers of groups that the page offers."""
 DRAWN: Final = ("lines", "bars")
 OFFERED: Final = (
     ("error_rate", "deployment", "failed by deployment"),
@@ -209,7 +208,6 @@ class GroupChart:
         return value * 60 if self._measure == "rate" and value is not None else value
 
     def _filter_of(self, row: Row) -> str:
-        """Return the filter of the spans of a group."""
         return " ".join(term(key, value) for key, value in zip(self._keys, _values(row), strict=False))
 
 

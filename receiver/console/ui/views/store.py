@@ -19,9 +19,7 @@ from receiver.errors import DiskTrouble, LimitExceeded, NoSuchView
 
 NAME: Final = "views.json"
 VIEWS_MAX = 200
-"""Maximum number of saved views."""
 BYTES_MAX = 1 << 20
-"""Maximum size of the file."""
 _changing = threading.Lock()
 
 
