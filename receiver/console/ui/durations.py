@@ -13,7 +13,7 @@ async def durations(view: View, text: str, selection: str = "") -> Context:
     """Return the heatmap of the spans that match a filter, for the macro `durations` of the templates."""
     timeline = Timeline(view)
     answer = await view.ask("latency", filter=view.filter(text), spans="all", every=timeline.every)
-    heat = heatmap(answer.rows, timeline, view) if answer.rows else None
+    heat = heatmap(answer.rows, timeline) if answer.rows else None
     return {
         "text": text,
         "rows": answer.rows,

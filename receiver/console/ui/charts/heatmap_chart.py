@@ -12,6 +12,7 @@ from receiver.console.ui.charts.heatmap import NS_PER_MS, Cell, Heatmap, selecti
 from receiver.console.ui.charts.over_time import COUNT
 from receiver.console.ui.charts.svg import Box, tag, tick_labels
 from receiver.console.ui.view import View
+from receiver.sizes import counted
 
 SHADES = 5
 """Number of colours, from few spans to many."""
@@ -102,9 +103,8 @@ class Chart:
 
 
 def _title(cell: Cell) -> str:
-    noun = "span" if cell.spans == 1 else "spans"
     low = numbers.duration(cell.low_ns / NS_PER_MS)
-    text = f"{numbers.count(cell.spans)} {noun} from {cell.since[11:19]}, ≥ {low}"
+    text = f"{counted(cell.spans, 'span')} from {cell.since[11:19]}, ≥ {low}"
     return f"{text}, {numbers.count(cell.errors)} failed" if cell.errors else text
 
 

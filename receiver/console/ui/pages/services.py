@@ -27,8 +27,6 @@ ROWS_MAX: Final = 20_000
 """Maximum number of rows of all sparklines."""
 _KEYS: Final = {"traffic": "spans", "errors": "error_rate", "p50": "p50_ms", "p95": "p95_ms", "p99": "p99_ms"}
 """Column → property of its rows."""
-_REQUESTS: Final = "(kind=server OR kind=consumer OR root)"
-"""Filter of the spans that the query `red` counts as requests."""
 
 
 class Measured(NamedTuple):
