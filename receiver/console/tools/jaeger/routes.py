@@ -38,7 +38,7 @@ from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of, trace_otlp
 from receiver.console.tools.common import TRACES_MAX, ToolRoutes, json_line, tool_route, trace_id_of
 from receiver.console.tools.jaeger.legacy import encoded_traces, envelope
-from receiver.console.tools.jaeger.metrics import NAME_OF, STEP_S_MIN, Metric, metrics, wanted_metrics
+from receiver.console.tools.jaeger.metrics import METRICS, STEP_S_MIN, Metric, metrics, wanted_metrics
 from receiver.console.tools.jaeger.parameters import (
     EDGES_RANGE_S,
     LEGACY,
@@ -70,7 +70,7 @@ class JaegerRoutes(ToolRoutes):
             "/traces": self._search,
             "/traces/{id}": partial(self._trace, JSON, _legacy_trace),
             "/dependencies": self._dependencies,
-            **{f"/metrics/{metric}": partial(self._metrics, metric) for metric in NAME_OF},
+            **{f"/metrics/{metric}": partial(self._metrics, metric) for metric in METRICS},
             "/metrics/minstep": _step_min,
         }
         v3: dict[str, Handler] = {
