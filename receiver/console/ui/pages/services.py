@@ -7,10 +7,10 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from receiver.console.api.source import Row
+from receiver.console.ui.charts.heatmap_chart import durations
 from receiver.console.ui.charts.over_time import REQUESTS, NamedChart, deployment_markers, red_charts
 from receiver.console.ui.charts.svg import Number
 from receiver.console.ui.charts.timeline import Timeline
-from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.columns import ColumnHead, sorted_rows

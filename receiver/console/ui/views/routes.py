@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final
 
 from aiohttp import web
 
@@ -24,23 +24,9 @@ from receiver.console.queries.question import Parameter, reject_unknown_paramete
 from receiver.console.ui.document import go_to
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.forms import form_of
-from receiver.console.ui.views.store import SavedView, ViewFile, document
+from receiver.console.ui.views.store import SavedView, ViewFile, ViewsDocument, document
 from receiver.console.ui.views.urls import checked_view, parse_views
 from receiver.http.media_types import JSON, require_json
-
-
-class ViewRow(TypedDict):
-    """A name, and the path and parameters of a page."""
-
-    name: str
-    url: str
-
-
-class ViewsDocument(TypedDict):
-    """Saved views, sorted by name."""
-
-    views: list[ViewRow]
-
 
 _SCHEMA: Final = {
     "type": "array",

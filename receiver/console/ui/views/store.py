@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -34,6 +34,19 @@ class Views(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All views, sorted by name."""
 
     views: list[SavedView] = []
+
+
+class ViewRow(TypedDict):
+    """A name, and the path and parameters of a page."""
+
+    name: str
+    url: str
+
+
+class ViewsDocument(TypedDict):
+    """Saved views, sorted by name."""
+
+    views: list[ViewRow]
 
 
 class ViewFile:
