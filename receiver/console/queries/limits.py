@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from receiver.engine.sql_text import BYTES_READ_MAX, MEMORY_BYTES_MAX, ROWS_READ_MAX, SECONDS_MAX
 from receiver.engine.store import Parameters, Store
@@ -34,25 +33,27 @@ GROUP_MEMORY_BYTES_MAX = 512 << 20
 _NARROW = "expected a shorter time range, or a filter by project or service"
 
 
-_LIMITS: Final = {
-    158: ("rows_read", f"the query reads over {ROWS_READ_MAX} rows"),  # TOO_MANY_ROWS
-    307: ("bytes_read", f"the query reads over {BYTES_READ_MAX >> 30} GiB"),  # TOO_MANY_BYTES
-    396: ("rows", "the answer has more rows than its limit"),  # TOO_MANY_ROWS_OR_BYTES
-    241: (  # MEMORY_LIMIT_EXCEEDED
-        "memory",
-        f"the query needs over {MEMORY_BYTES_MAX >> 30} GiB of memory, or the store has less left",
-    ),
-    159: ("seconds", f"the query takes over {SECONDS_MAX} s"),  # TIMEOUT_EXCEEDED
-}
-"""Code of a store error → the limit, and what the query does."""
-
-
 def limit_exceeded(trouble: StoreTrouble) -> LimitExceeded | None:
     """Return the query limit that a store error reports, or `None`."""
-    if trouble.code not in _LIMITS:
-        return None
-    limit, problem = _LIMITS[trouble.code]
-    return LimitExceeded(f"{problem}; {_NARROW}", field=limit)
+    match trouble.code:
+        case 158:  # TOO_MANY_ROWS
+            return LimitExceeded(f"the query reads over {ROWS_READ_MAX} rows; {_NARROW}", field="rows_read")
+        case 307:  # TOO_MANY_BYTES
+            return LimitExceeded(
+                f"the query reads over {BYTES_READ_MAX >> 30} GiB; {_NARROW}", field="bytes_read"
+            )
+        case 396:  # TOO_MANY_ROWS_OR_BYTES
+            return LimitExceeded(f"the answer has more rows than its limit; {_NARROW}", field="rows")
+        case 241:  # MEMORY_LIMIT_EXCEEDED
+            return LimitExceeded(
+                f"the query needs over {MEMORY_BYTES_MAX >> 30} GiB of memory, or the store has less left; "
+                f"{_NARROW}",
+                field="memory",
+            )
+        case 159:  # TIMEOUT_EXCEEDED
+            return LimitExceeded(f"the query takes over {SECONDS_MAX} s; {_NARROW}", field="seconds")
+        case _:
+            return None
 
 
 def decimal_number(text: str, digits_max: int) -> int | None:
