@@ -33,11 +33,6 @@ def duration_text(duration_ns: float) -> str:
     return f"{duration_ns:.0f} ns"
 
 
-def ms_text(duration_ms: float) -> str:
-    """Return a duration in milliseconds as `duration_text` does."""
-    return duration_text(round(duration_ms * 1_000_000))
-
-
 def three_digits(number: float) -> str:
     """Return a number with three significant digits, or all digits before the point: `1.21`, `1,210`."""
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"  # noqa: PLR2004 - three digits

@@ -9,8 +9,7 @@ from typing import Final
 from receiver.cli.console.charts import epoch_s, parts, sparkline, starts_of, time_axis
 from receiver.cli.console.questions import command_of, run_question
 from receiver.cli.shell.api_client import Row
-from receiver.cli.shell.table import lines_of
-from receiver.sizes import ms_text
+from receiver.cli.shell.table import lines_of, ms_text
 from receiver.time_range import parse_seconds
 
 _CHART_CHARS = 24

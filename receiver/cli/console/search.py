@@ -11,10 +11,9 @@ from receiver.cli.console.filter_command import FilterCommand, filter_words
 from receiver.cli.console.questions import common_parameters, own_parameters, run_question
 from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.table import lines_with_deployment
+from receiver.cli.shell.table import lines_with_deployment, ms_text
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.sentences import SENTENCES
-from receiver.sizes import ms_text
 
 _DETAILS: Final = """
 FILTER may be words of an error message, a quoted text or an id: they are searched in operations, status

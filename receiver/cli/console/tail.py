@@ -15,7 +15,7 @@ from receiver.cli.console.questions import filter_errors_shown, json_lines, ques
 from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import SINCE, config_option, data_option, loaded_with
-from receiver.cli.shell.table import CELL_COLUMNS_MIN, columns_max, shown_text, wide_option
+from receiver.cli.shell.table import CELL_COLUMNS_MIN, columns_max, ms_text, shown_text, wide_option
 from receiver.cli.shell.text_width import cut_to_width, padded
 from receiver.console.queries.arrivals import OVERLAP_MS
 from receiver.console.queries.limits import ARRIVALS_MAX
@@ -24,7 +24,6 @@ from receiver.console.queries.sentences import SENTENCES
 from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
 from receiver.settings import Settings
-from receiver.sizes import ms_text
 
 POLL_S = 1.0
 START_MS = 10_000

@@ -13,12 +13,12 @@ from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.screen import full_screen
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, ms_text
 from receiver.console.queries.questions import QUESTIONS
 from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
 from receiver.settings import Settings
-from receiver.sizes import counted, ms_text
+from receiver.sizes import counted
 from receiver.time_range import parse_since
 
 REFRESH_S = 2.0

@@ -26,6 +26,7 @@ from receiver.cli.shell.api_client import (
 )
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.cli.shell.table import ms_text
 from receiver.console.queries.limits import SPANS_MAX
 from receiver.console.queries.traces import traces as question
 from receiver.console.queries.traces.otlp import OtlpFormat, encoded
@@ -33,7 +34,7 @@ from receiver.console.queries.traces.trace_model import Row, trace_of
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
-from receiver.sizes import counted, ms_text
+from receiver.sizes import counted
 from receiver.supervisor.data_dir import ReceiverState, running_receiver
 
 Format = Literal["table", "json", "jsonl", "otlp"]
