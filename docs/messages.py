@@ -183,7 +183,8 @@ def answered_errors() -> set[str]:
     while more := {
         node.name
         for node in classes
-        if node.name not in known | KEPT_ERRORS and any(ast.unparse(base) in known for base in node.bases)
+        if node.name not in known | KEPT_ERRORS
+        and any(ast.unparse(base).rpartition(".")[2] in known for base in node.bases)
     }:
         known |= more
     return known

@@ -20,7 +20,7 @@ from receiver.cli.shell import shells as _shells  # noqa: F401 - registers the s
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.test_kit import TEST_KIT, test_kit_command
 from receiver.console.queries.sentences import SENTENCES
-from receiver.errors import CommandFailed, OperatorError, place_and_reason
+from receiver.errors import CommandFailed, OperatorError, Refused, place_and_reason
 from receiver.logs import harmless_text, silence_libraries
 
 VERBS = {
@@ -110,6 +110,10 @@ class Commands(CommandGroup):
         except OperatorError as error:
             _print_error(str(error))
             ctx.exit(error.exit_code)
+        # A parameter that a query refuses was wrong on the command line.
+        except Refused as error:
+            _print_error(str(error))
+            ctx.exit(OperatorError.exit_code)
         except OSError as error:
             # `trace-drain … | head` closes the pipe; click then exits silently.
             if error.errno == errno.EPIPE:

@@ -14,10 +14,10 @@ MODULES_MAX = 22
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
     "receiver": 25_370,
-    "receiver/console": 29_735,
+    "receiver/console": 29_300,
     "receiver/platform": 6_630,
     "tests": 74_518,
-    "receiver/cli": 5_745,
+    "receiver/cli": 5_665,
     "testing": 6_710,
 }
 """Area → maximum number of lines of its code."""

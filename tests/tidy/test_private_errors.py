@@ -45,7 +45,7 @@ def private_errors() -> dict[str, str]:
     ]
     for _ in range(DEPTH_MAX):
         for module, node in classes:
-            if any(isinstance(base, ast.Name) and base.id in {*KNOWN, *private} for base in node.bases):
+            if any(ast.unparse(base).rpartition(".")[2] in {*KNOWN, *private} for base in node.bases):
                 private[node.name] = package_of(module)
     return private
 

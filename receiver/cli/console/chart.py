@@ -9,8 +9,7 @@ from typing import Final
 from receiver.cli.console.charts import epoch_s, parts, sparkline, starts_of, time_axis
 from receiver.cli.console.questions import command_of, run_question
 from receiver.cli.shell.api_client import Row
-from receiver.cli.shell.table import lines_of
-from receiver.sizes import duration_text
+from receiver.cli.shell.table import lines_of, ms_text
 from receiver.time_range import parse_seconds
 
 _CHART_CHARS = 24
@@ -64,7 +63,7 @@ def _value(value: float | None, measure: str) -> str:
     if value is None:
         return "-"
     if measure in _DURATIONS:
-        return duration_text(round(value * 1_000_000))
+        return ms_text(value)
     return f"{value:.2%}" if measure == "error_rate" else f"{value:.6g}"
 
 

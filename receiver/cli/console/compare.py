@@ -11,11 +11,11 @@ import click
 from receiver.cli.console.questions import command_of, run_question
 from receiver.cli.console.shifts import shift_text
 from receiver.cli.shell.api_client import Row
-from receiver.cli.shell.table import lines_of, shown_text
+from receiver.cli.shell.table import lines_of, ms_text, shown_text
 from receiver.console.queries.comparison.error_levels import FEWER, MORE, TOO_FEW_TRACES
 from receiver.console.queries.comparison.operation_change import SAME, TOO_FEW, WORSE_WORDS
 from receiver.logs import harmless_text
-from receiver.sizes import counted, duration_text, percent
+from receiver.sizes import counted, percent
 
 ONE_SIDED_SHOWN = 10
 """Lines of each list below the table of operations."""
@@ -152,7 +152,7 @@ def _estimates(operation: Row) -> tuple[str, str]:
 
 
 def _percentile(a_ms: float | None, b_ms: float | None, change: float | None) -> str:
-    durations = (duration_text(round(ms * 1e6)) if ms is not None else "-" for ms in (a_ms, b_ms))
+    durations = (ms_text(ms) if ms is not None else "-" for ms in (a_ms, b_ms))
     more = "" if change is None else f" ({change * 100:+.0f} %)"
     return f"{' → '.join(durations)}{more}"
 

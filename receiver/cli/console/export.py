@@ -19,7 +19,7 @@ from receiver.cli.console.filter_command import FilterCommand, filter_words
 from receiver.cli.console.questions import empty_note, filter_errors_shown
 from receiver.cli.shell.api_client import download, parsed_rows, query_receiver, receiver_or_store
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.options import FILE_PATH, config_option, data_option, loaded_with
+from receiver.cli.shell.options import FILE_PATH, SINCE, config_option, data_option, loaded_with
 from receiver.console.queries.export import (
     CONTENT_TYPES,
     FORMATS,
@@ -32,11 +32,10 @@ from receiver.console.queries.export import export as stored
 from receiver.console.queries.traces.trace_model import Row
 from receiver.durable.files import DISK, open_or_create, unlink_if_exists, write_all
 from receiver.engine.store import Store
-from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 from receiver.sizes import counted
 from receiver.supervisor.data_dir import ReceiverState
-from receiver.time_range import SINCE_DEFAULT
 
 PATH: Final = "/api/v1/export"
 STANDARD_OUTPUT: Final = "-"
@@ -55,13 +54,7 @@ BLOCK_SPANS = 5_000
 @filter_words()
 @config_option
 @data_option
-@click.option(
-    "--since",
-    default=SINCE_DEFAULT,
-    show_default=True,
-    metavar="TIME",
-    help="How far back, 15m, 24h, 7d, an instant, 2026-01-31T10:00Z, or a range, -3h..-1h.",
-)
+@click.option("--since", **SINCE)
 @click.option("--until", default="", metavar="TIME", help="Only spans before this age or instant. [now]")
 @click.option(
     "--format",
@@ -89,7 +82,8 @@ def export(  # noqa: PLR0913 - one parameter an option
     settings, text = loaded_with(config, data).settings, " ".join(words)
     query = {"filter": text, "since": since, "until": until, "format": form or _format_of(output)}
     with filter_errors_shown(text):
-        _check(query)
+        # Before anything is opened, so that a wrong parameter is reported at once.
+        parse_export(query).range.bounds_ns(time.time())
         content = _Content(settings, query)
         if output == STANDARD_OUTPUT:
             _write_to_standard_output(content)
@@ -102,14 +96,6 @@ def export(  # noqa: PLR0913 - one parameter an option
 def _format_of(output: str) -> str:
     ending = Path(output).suffix.removeprefix(".")
     return ending if ending in FORMATS else ExportFormat.JSONL
-
-
-def _check(query: Mapping[str, str]) -> None:
-    """Raise `OperatorError` for a wrong parameter, before anything is opened."""
-    try:
-        parse_export(query).range.bounds_ns(time.time())
-    except Refused as error:
-        raise OperatorError(str(error)) from error
 
 
 class _Content:
@@ -138,13 +124,11 @@ class _Content:
 
     @property
     def progress(self) -> str:
-        """Return how much was read."""
         if self._form == ExportFormat.PARQUET:
             return f"{self._size_bytes / 1e6:.1f} MB"
         return f"{self.size}, up to {self._last[:19]}"
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the content."""
         if self._form == ExportFormat.PARQUET:
             for piece in self._stored():
                 self._size_bytes += len(piece)

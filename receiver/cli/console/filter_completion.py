@@ -10,13 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from receiver.cli.console.value_completion import completable, stored_rows
-from receiver.console.queries.filters.filter import (
-    ALIASES,
-    FIELD_COMPLETIONS,
-    INTRINSICS,
-    TRACE_FIELDS,
-    WORDS,
-)
+from receiver.console.queries.filters import filter as filters
 from receiver.console.queries.filters.filter_values import PLAIN_KEY
 
 _LAST: Final = re.compile(
@@ -62,9 +56,9 @@ def complete_filter(
 
 def _keys(receiver: _Receiver, typed: str, *, is_search: bool) -> Iterator[str]:
     """Yield fields and keys of attributes with the operator that usually follows."""
-    for name, completion in FIELD_COMPLETIONS.items():
+    for name, completion in filters.FIELD_COMPLETIONS.items():
         # Only a search compares fields of the trace.
-        if is_search or name not in TRACE_FIELDS:
+        if is_search or name not in filters.TRACE_FIELDS:
             yield completion
     # A key with a dot also has a longer form, which is completed when its beginning is typed.
     is_scoped = typed.startswith(("span.", "resource."))
@@ -84,7 +78,7 @@ def _comparisons(receiver: _Receiver, key: str, operator: str, typed: str) -> li
 
 
 def _values(receiver: _Receiver, key: str) -> list[str]:
-    words = WORDS.get(INTRINSICS.get(key, "text"))
+    words = filters.WORDS.get(filters.INTRINSICS.get(key, "text"))
     if words is not None:
         return list(words)
     if key in _QUESTION_OF:
@@ -93,7 +87,7 @@ def _values(receiver: _Receiver, key: str) -> list[str]:
     scope, _, name = key.partition(".")
     if scope not in {"span", "resource"}:
         scope, name = "", key
-    if key in INTRINSICS or key in ALIASES:
+    if key in filters.INTRINSICS or key in filters.ALIASES:
         return []
     rows = stored_rows("attributes", *receiver, key=name)
     return [row["value"] for row in rows if not scope or row["scope"] == scope]

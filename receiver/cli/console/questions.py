@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -15,7 +15,7 @@ from receiver.cli.console.filter_completion import complete_filter
 from receiver.cli.console.value_completion import complete
 from receiver.cli.shell.api_client import ResultRows, Row
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.options import FILE_PATH, loaded_with
+from receiver.cli.shell.options import CONFIG, DATA, SINCE, loaded_with
 from receiver.cli.shell.table import WIDE, lines_of
 from receiver.cli.shell.text_width import text_width
 from receiver.cli.shell.unsafe_text import without_controls
@@ -26,7 +26,7 @@ from receiver.errors import CommandFailed, NoSuchDeployment, OperatorError, Rece
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.time_range import SINCE_DEFAULT, parse_instant
+from receiver.time_range import parse_instant
 
 Renderer = Callable[[Iterable[Row]], Iterator[str]]
 
@@ -55,31 +55,27 @@ def command_of(name: str, table: Renderer | None = None) -> click.Command:
 def common_parameters(question: Question[Any]) -> list[click.Parameter]:
     """Return new instances of the options that every query has."""
     return [
-        click.Option(
-            ["--config"],
-            type=FILE_PATH,
-            metavar="FILE",
-            help="Configuration file. [trace-drain.toml if present]",
-        ),
-        click.Option(["--data"], type=FILE_PATH, metavar="DIR", help="Data directory. [data]"),
-        click.Option(
-            ["--since"],
-            default=SINCE_DEFAULT,
-            show_default=True,
-            metavar="TIME",
-            help="How far back, 15m, 24h, 7d, an instant, 2026-01-31T10:00Z, or a range, -3h..-1h.",
-        ),
+        click.Option(["--config"], **CONFIG),
+        click.Option(["--data"], **DATA),
+        click.Option(["--since"], **SINCE),
         click.Option(["--until"], metavar="TIME", help="Only what was before this age or instant. [now]"),
+        *line_parameters(question.limit_default, question.limit_max),
+    ]
+
+
+def line_parameters(limit_default: int, limit_max: int) -> list[click.Parameter]:
+    """Return new instances of the options for the lines of a result: their number and their form."""
+    return [
         click.Option(
             ["--limit"],
-            default=str(question.limit_default),
+            default=str(limit_default),
             show_default=True,
             metavar="N",
-            help=f"Print at most N lines, up to {question.limit_max}.",
+            help=f"Print at most N lines, up to {limit_max}.",
         ),
         click.Option(
             ["--format", "form"],
-            type=click.Choice(["table", "json", "jsonl", "csv"]),
+            type=click.Choice(list(PRINTERS)),
             default="table",
             help="json or jsonl: one JSON object a line; csv: a line of names first.",
         ),
@@ -128,14 +124,9 @@ def run_question(
     settings = loaded_with(config, data).settings
     with filter_errors_shown(parameters.get("filter") or parameters.get("q", "")):
         # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
-        _check(question, parameters)
+        question.parse(parameters)
         rows = question_rows(settings, name, parameters)
-        printer = {
-            "table": table or generic_table,
-            "json": json_lines,
-            "jsonl": json_lines,
-            "csv": csv_lines,
-        }[form]
+        printer = table if table and form == "table" else PRINTERS[form]
         for line in printer(csv_rows(rows) if form == "csv" else rows):
             click.echo(line)
     _print_note(rows, question, parameters["since"], parameters.get("until", ""))
@@ -163,17 +154,7 @@ def filter_errors_shown(text: str) -> Iterator[None]:
     except (OperatorError, Refused) as error:
         if (match := _COLUMN.match(str(error))) is not None:
             raise _explained(error, text, int(match[1])) from error
-        if isinstance(error, OperatorError):
-            raise
-        raise OperatorError(str(error)) from error
-
-
-def _check(question: Question[Any], parameters: Mapping[str, str]) -> None:
-    """Raise `OperatorError` for a wrong parameter, before anything is opened."""
-    try:
-        question.parse(parameters)
-    except Refused as error:
-        raise OperatorError(str(error)) from error
+        raise
 
 
 def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
@@ -246,3 +227,12 @@ def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
 
 def _cell(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+PRINTERS: Final[Mapping[str, Renderer]] = {
+    "table": generic_table,
+    "json": json_lines,
+    "jsonl": json_lines,
+    "csv": csv_lines,
+}
+"""Value of `--format` → function that prints rows."""

@@ -9,8 +9,7 @@ from typing import Final
 from receiver.cli.console.charts import epoch_s, parts, sparkline, starts_of, time_axis
 from receiver.cli.console.questions import command_of, run_question
 from receiver.cli.shell.api_client import Row
-from receiver.cli.shell.table import columns_max, lines_of
-from receiver.sizes import duration_text
+from receiver.cli.shell.table import columns_max, lines_of, ms_text
 from receiver.time_range import parse_seconds
 
 _DURATIONS: Final = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
@@ -40,7 +39,7 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
             f"{row['rate_per_s']:.3g}",
             str(row["errors"]),
             f"{row['error_rate']:.2%}",
-            *(_duration(row[name]) for name in _DURATIONS),
+            *(ms_text(row[name]) for name in _DURATIONS),
         )
         for row in rows
     ]
@@ -73,7 +72,7 @@ def _over_time(rows: Sequence[Row], every_s: int) -> Iterator[str]:
                 sparkline(rates),
                 f"{max(row['rate_per_s'] for row in by_start.values()):.3g}",
                 sparkline([max((row["p95_ms"] for row in column), default=0) for column in per_column]),
-                _duration(max(row["p95_ms"] for row in by_start.values())),
+                ms_text(max(row["p95_ms"] for row in by_start.values())),
             )
         )
     head = ("group", "spans", "errors", "rate", "max per s", "p95", "max p95")
@@ -87,10 +86,6 @@ def _estimate(row: Row) -> str:
         return "unknown"
     margin = f" ± {row['estimated_spans_margin']:.0f}" if row["estimated_spans_margin"] else ""
     return f"{row['estimated_spans']:.0f}{margin}"
-
-
-def _duration(duration_ms: float) -> str:
-    return duration_text(round(duration_ms * 1_000_000))
 
 
 red: Final = command_of("red")

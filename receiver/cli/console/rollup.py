@@ -19,7 +19,7 @@ from receiver.console.queries.rollup.derivation import Closing, derive_due
 from receiver.console.queries.rollup.slots import invalidate
 from receiver.console.queries.rollup.tables import HOUR_S
 from receiver.engine.store import Store
-from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 from receiver.sizes import counted, size_text
 from receiver.supervisor.data_dir import ReceiverState, running_receiver
@@ -62,10 +62,7 @@ def rebuild(config: str | None, data: str | None, *, since: str | None) -> None:
     settings = loaded_with(config, data).settings
     if not settings.store.rollup:
         raise OperatorError("rollups are off; expected store.rollup = true")
-    try:
-        from_hour = None if since is None else max(0, int(time.time()) - parse_since(since)) // HOUR_S
-    except Refused as error:
-        raise OperatorError(str(error)) from error
+    from_hour = None if since is None else max(0, int(time.time()) - parse_since(since)) // HOUR_S
     state = running_receiver(settings)
     if state is not None:
         _rebuild_in_receiver(settings, state, {} if since is None else {"since": since})

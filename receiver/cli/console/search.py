@@ -11,10 +11,9 @@ from receiver.cli.console.filter_command import FilterCommand, filter_words
 from receiver.cli.console.questions import common_parameters, own_parameters, run_question
 from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.table import lines_with_deployment
+from receiver.cli.shell.table import lines_with_deployment, ms_text
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.sentences import SENTENCES
-from receiver.sizes import duration_text
 
 _DETAILS: Final = """
 FILTER may be words of an error message, a quoted text or an id: they are searched in operations, status
@@ -52,7 +51,7 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
             row["trace_id"],
             row["service"],
             row["name"],
-            duration_text(round(row["duration_ms"] * 1_000_000)),
+            ms_text(row["duration_ms"]),
             str(row["spans"]),
             str(row["errors"]),
             *row.get("columns", {}).values(),

@@ -12,14 +12,12 @@ from typing import Final
 
 import click
 
-from receiver.cli.console.questions import csv_lines, generic_table, json_lines
+from receiver.cli.console.questions import PRINTERS, line_parameters
 from receiver.cli.shell.api_client import ResultRows
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
-from receiver.cli.shell.table import wide_option
 from receiver.console.queries.raw_sql.statement import LINES_DEFAULT, LINES_MAX, parse_sql
 from receiver.console.queries.raw_sql.statement import sql as lines_of
-from receiver.errors import OperatorError, Refused
 from receiver.sizes import counted
 
 PATH: Final = "/api/v1/sql"
@@ -33,23 +31,8 @@ STANDARD_INPUT: Final = "-"
     ),
 )
 @click.argument("statement")
-@wide_option
 @config_option
 @data_option
-@click.option(
-    "--limit",
-    default=str(LINES_DEFAULT),
-    show_default=True,
-    metavar="N",
-    help=f"Print at most N lines, up to {LINES_MAX}.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "jsonl", "csv"]),
-    default="table",
-    help="json or jsonl: one JSON object a line; csv: a line of names first.",
-)
 def sql(statement: str, *, config: str | None, data: str | None, limit: str, form: str) -> None:
     """Run one SELECT statement in ClickHouse's SQL; - reads it from standard input.
 
@@ -59,24 +42,23 @@ def sql(statement: str, *, config: str | None, data: str | None, limit: str, for
     settings = loaded_with(config, data).settings
     text = sys.stdin.read() if statement == STANDARD_INPUT else statement
     members = {"query": text, "limit": limit}
-    render = {"table": generic_table, "json": json_lines, "jsonl": json_lines, "csv": csv_lines}[form]
-    try:
-        # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
-        query = parse_sql(members)
-        rows = ResultRows(
-            settings,
-            PATH,
-            {},
-            lambda store: lines_of(store, query),
-            method="POST",
-            body=json.dumps(members).encode(),
-        )
-        for line in render(rows):
-            click.echo(line)
-    except Refused as error:
-        raise OperatorError(str(error)) from error
+    # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
+    query = parse_sql(members)
+    rows = ResultRows(
+        settings,
+        PATH,
+        {},
+        lambda store: lines_of(store, query),
+        method="POST",
+        body=json.dumps(members).encode(),
+    )
+    for line in PRINTERS[form](rows):
+        click.echo(line)
     if rows.is_cut:
         click.echo(
             f"the first {counted(rows.count, 'line')}; --limit N prints up to {LINES_MAX}",
             err=True,
         )
+
+
+sql.params.extend(line_parameters(LINES_DEFAULT, LINES_MAX))

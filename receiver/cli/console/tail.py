@@ -14,18 +14,16 @@ from receiver.cli.console.filter_command import FilterCommand, filter_words
 from receiver.cli.console.questions import filter_errors_shown, json_lines, question_rows
 from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.options import config_option, data_option, loaded_with
-from receiver.cli.shell.table import CELL_COLUMNS_MIN, columns_max, shown_text, wide_option
+from receiver.cli.shell.options import SINCE, config_option, data_option, loaded_with
+from receiver.cli.shell.table import CELL_COLUMNS_MIN, columns_max, ms_text, shown_text, wide_option
 from receiver.cli.shell.text_width import cut_to_width, padded
 from receiver.console.queries.arrivals import OVERLAP_MS
 from receiver.console.queries.limits import ARRIVALS_MAX
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.sentences import SENTENCES
-from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
 from receiver.settings import Settings
-from receiver.sizes import duration_text
-from receiver.time_range import SINCE_DEFAULT
 
 POLL_S = 1.0
 START_MS = 10_000
@@ -56,10 +54,7 @@ WIDTHS: Final = (12, 9, 6, 20, 36, 32)
 @data_option
 @click.option(
     "--since",
-    default=SINCE_DEFAULT,
-    show_default=True,
-    metavar="TIME",
-    help="Only spans that started in this time: late spans may have started long ago.",
+    **{**SINCE, "help": "Only spans that started in this time: late spans may have started long ago."},
 )
 @click.option(
     "--format",
@@ -85,11 +80,8 @@ class Poll:
     """Query for the spans received since a time, for a receiver that may be restarted meanwhile."""
 
     def __init__(self, settings: Settings, query: dict[str, str]) -> None:
-        """Raise `OperatorError` for a wrong parameter."""
-        try:
-            QUESTIONS["tail"].parse(query)
-        except Refused as error:
-            raise OperatorError(str(error)) from error
+        """Raise `Refused` for a wrong parameter."""
+        QUESTIONS["tail"].parse(query)
         self._settings = settings
         self._query = query
 
@@ -164,7 +156,7 @@ def _print(rows: list[Row], form: str, *, has_colors: bool) -> None:
 def _line(row: Row, *, has_colors: bool) -> str:
     cells = (
         row["start"][11:23],
-        duration_text(round(row["duration_ms"] * 1_000_000)).rjust(WIDTHS[1]),
+        ms_text(row["duration_ms"]).rjust(WIDTHS[1]),
         row["status"],
         row["service"],
         row["name"],

@@ -13,18 +13,17 @@ from receiver.cli.shell.api_client import Row, require_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.cli.shell.screen import full_screen
-from receiver.cli.shell.table import lines_of
+from receiver.cli.shell.table import lines_of, ms_text
 from receiver.console.queries.questions import QUESTIONS
-from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
 from receiver.settings import Settings
-from receiver.sizes import counted, duration_text
+from receiver.sizes import counted
 from receiver.time_range import parse_since
 
 REFRESH_S = 2.0
 SINCE_DEFAULT: Final = "5m"
 ORDERS: Final = {"r": "requests", "e": "errors", "p": "p95", "n": "name"}
-"""Key → order of the services."""
 COLUMNS: Final = {"requests": "rate_per_s", "errors": "error_rate", "p95": "p95_ms"}
 """Order → column of the result; the largest is first."""
 
@@ -46,10 +45,7 @@ def top(config: str | None, data: str | None, since: str) -> None:
     The keys r, e, p and n sort by requests, errors, p95 and name. Continues after a restart of the receiver.
     """
     settings = loaded_with(config, data).settings
-    try:
-        parse_since(since)
-    except Refused as error:
-        raise OperatorError(str(error)) from error
+    parse_since(since)
     # Queried before the screen is switched, so that an error stays readable after the command.
     rows, failure, order = _services(settings, since), "", "requests"
     with full_screen() as screen:
@@ -84,7 +80,7 @@ def lines(rows: Sequence[Row], since: str, order: str, failure: str) -> list[str
             row["group"],
             f"{row['rate_per_s']:.1f}",
             f"{100 * row['error_rate']:.1f}",
-            *(duration_text(round(row[name] * 1_000_000)) for name in ("p50_ms", "p95_ms", "p99_ms")),
+            *(ms_text(row[name]) for name in ("p50_ms", "p95_ms", "p99_ms")),
         )
         for row in sorted(rows, key=lambda row: _sort_key(row, order))
     ]

@@ -26,14 +26,15 @@ from receiver.cli.shell.api_client import (
 )
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.cli.shell.table import ms_text
 from receiver.console.queries.limits import SPANS_MAX
 from receiver.console.queries.traces import traces as question
 from receiver.console.queries.traces.otlp import OtlpFormat, encoded
 from receiver.console.queries.traces.trace_model import Row, trace_of
 from receiver.engine.store import Store
-from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
-from receiver.sizes import counted, duration_text
+from receiver.sizes import counted
 from receiver.supervisor.data_dir import ReceiverState, running_receiver
 
 Format = Literal["table", "json", "jsonl", "otlp"]
@@ -44,7 +45,6 @@ POLL_S = 0.25
 COMPARISON_COLUMNS = 80
 """Width of the text of a compared span."""
 COLUMNS_DEFAULT = 100
-"""Width of the output if it is not a terminal."""
 
 
 @click.command(
@@ -86,13 +86,13 @@ def trace(  # noqa: PLR0913 - one parameter an option
     Waits a few seconds for a trace that was just sent: spans are readable a second or two after their 200.
     """
     settings = loaded_with(config, data).settings
-    plain = _plain(trace_id)
+    plain = question.normalized_trace_id(trace_id)
     if (errors_only or depth) and (form != "table" or against):
         raise OperatorError("--errors and --depth shorten the waterfall; expected them without other options")
     if against is not None:
         if form == "otlp":
             raise OperatorError("--against: expected --format table, json or jsonl")
-        other = _plain(against)
+        other = question.normalized_trace_id(against)
         path = f"/api/v1/traces/{plain}/compare/{other}"
         ids = f"{plain} or of trace {other}"
         rows = _rows(settings, path, lambda store: question.comparison(store, plain, other), ids)
@@ -106,13 +106,6 @@ def trace(  # noqa: PLR0913 - one parameter an option
     _print(rows, form, lambda rows: waterfall(trace_of(rows), terminal_view(depth, errors_only=errors_only)))
     if len(rows) >= SPANS_MAX:
         click.echo(f"the first {counted(len(rows), 'row')} by start; the trace may have more", err=True)
-
-
-def _plain(trace_id: str) -> str:
-    try:
-        return question.normalized_trace_id(trace_id)
-    except Refused as error:
-        raise OperatorError(str(error)) from error
 
 
 @contextmanager
@@ -144,8 +137,6 @@ def _rows(
                 receiver_or_store(settings, of_receiver, lambda store: parsed_rows(of_store(store)))
             ):
                 return rows
-        except Refused as error:
-            raise OperatorError(str(error)) from error
         except NothingFound:
             pass
         except NotReady as error:
@@ -203,14 +194,14 @@ def _comparison_lines(rows: list[Row], trace_id: str, other_id: str) -> Iterator
 
 
 def _side_duration(span: dict[str, Any] | None) -> str:
-    return duration_text(round(span["duration_ms"] * 1e6)) if span else "-"
+    return ms_text(span["duration_ms"]) if span else "-"
 
 
 def _change(row: Row) -> str:
     if row["duration_change_ms"] is None:
         return "only in A" if row["b"] is None else "only in B"
-    change_ns = round(row["duration_change_ms"] * 1e6)
-    return f"{'-' if change_ns < 0 else '+'}{duration_text(abs(change_ns))}"
+    change_ms = row["duration_change_ms"]
+    return f"{'-' if change_ms < 0 else '+'}{ms_text(abs(change_ms))}"
 
 
 def _note(row: Row) -> str:

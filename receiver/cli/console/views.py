@@ -12,23 +12,11 @@ from receiver.cli.shell.api_client import query_receiver, required_receiver
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of
+from receiver.console.ui.views.store import ViewsDocument
 from receiver.logs import harmless_text
 from receiver.sizes import counted
 
 _PATH = "/api/v1/views"
-
-
-class _View(TypedDict):
-    """A name, and the path and parameters of a page."""
-
-    name: str
-    url: str
-
-
-class _Document(TypedDict):
-    """The answer of the receiver."""
-
-    views: list[_View]
 
 
 class _Saved(TypedDict):
@@ -77,5 +65,5 @@ def import_views(file: BinaryIO, config: str | None, data: str | None) -> None:
 
 def _document(config: str | None, data: str | None) -> Mapping[str, Any]:
     settings = loaded_with(config, data).settings
-    (document,) = query_receiver(settings, required_receiver(settings), _PATH, {}, document=_Document)
+    (document,) = query_receiver(settings, required_receiver(settings), _PATH, {}, document=ViewsDocument)
     return document

@@ -24,7 +24,6 @@ NO_NAME = "(no name)"
 EVENTS_SHOWN_MAX = 5
 """Events and links of a span that are printed, each."""
 SERVICES_SHOWN_MAX = 10
-"""Services that the heading names."""
 IDS_SHOWN_MAX = 3
 """Projects and deployments that the heading names, each."""
 SHARES_SHOWN_MAX = 3
@@ -38,7 +37,6 @@ class View(NamedTuple):
     """Options of the output: its width, and the spans that are printed."""
 
     columns: int = 100
-    """Width of the terminal."""
     is_cut: bool = False
     """Whether lines wider than the terminal are cut."""
     has_colors: bool = False

@@ -12,7 +12,7 @@ from receiver.cli.shell.api_client import Row, query_receiver
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with, serve_command
 from receiver.console.queries.traces.traces import normalized_trace_id
-from receiver.errors import CommandFailed, OperatorError, Refused
+from receiver.errors import CommandFailed
 from receiver.platform.explain.request import Preview
 from receiver.sizes import counted
 from receiver.supervisor.data_dir import running_receiver
@@ -41,10 +41,7 @@ def explain(trace_id: str, *, config: str | None, data: str | None, dry_run: boo
     state = running_receiver(settings)
     if state is None:
         raise CommandFailed(f"no receiver runs; `{serve_command(settings)}` starts one")
-    try:
-        path = f"/api/v1/traces/{normalized_trace_id(trace_id)}/explain"
-    except Refused as error:
-        raise OperatorError(str(error)) from error
+    path = f"/api/v1/traces/{normalized_trace_id(trace_id)}/explain"
     (preview,) = query_receiver(settings, state, path, {}, document=Preview)
     click.echo(preview_text(preview), err=True)
     if dry_run:

@@ -14,7 +14,6 @@ import msgspec
 from receiver.cli.shell.api_client import query_receiver, store_of
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
-from receiver.errors import OperatorError, Refused
 from receiver.ledger import query as ledger_query
 from receiver.ledger.balance import OfflineBalanceSource
 from receiver.reports import LEDGER_SINCE, LedgerReport
@@ -88,12 +87,7 @@ def _ledger(settings: Settings, filters: dict[str, str]) -> dict[str, Any]:
     if state is not None:
         return next(query_receiver(settings, state, "/api/v1/ledger", filters, document=LedgerReport))
     row_lifetime_hours = ledger_query.row_lifetime_hours(settings.store)
-    try:
-        query = ledger_query.parse_ledger_query(
-            filters, now_s=time.time(), row_lifetime_hours=row_lifetime_hours
-        )
-    except Refused as error:
-        raise OperatorError(str(error)) from error
+    query = ledger_query.parse_ledger_query(filters, now_s=time.time(), row_lifetime_hours=row_lifetime_hours)
     balances = OfflineBalanceSource(data_dir_of(settings), settings.ledger)
     # The store is opened only if the ledger asks for it: without --verify it may be down.
     with ExitStack() as resources:

@@ -6,13 +6,14 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
 from receiver.settings import Settings
+from receiver.time_range import SINCE_DEFAULT
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -32,9 +33,20 @@ SERVE_KEYS = {
 
 FILE_PATH = click.Path(readable=False)
 """A path that a shell completes. It may be missing: the settings check it and have the messages."""
-config_option = click.option(
-    "--config", type=FILE_PATH, metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
-)
+CONFIG: Final[dict[str, Any]] = {
+    "type": FILE_PATH,
+    "metavar": "FILE",
+    "help": "Configuration file. [trace-drain.toml if present]",
+}
+DATA: Final[dict[str, Any]] = {"type": FILE_PATH, "metavar": "DIR", "help": "Data directory. [data]"}
+SINCE: Final[dict[str, Any]] = {
+    "default": SINCE_DEFAULT,
+    "show_default": True,
+    "metavar": "TIME",
+    "help": "How far back, 15m, 24h, 7d, an instant, 2026-01-31T10:00Z, or a range, -3h..-1h.",
+}
+"""Attributes of options."""
+config_option = click.option("--config", **CONFIG)
 format_option = click.option(
     "--format",
     "form",
@@ -42,7 +54,7 @@ format_option = click.option(
     default="table",
     help="json: one object per line.",
 )
-data_option = click.option("--data", type=FILE_PATH, metavar="DIR", help="Data directory. [data]")
+data_option = click.option("--data", **DATA)
 
 
 def settings_options(command: Command) -> Command:

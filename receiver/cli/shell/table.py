@@ -15,6 +15,7 @@ import click
 
 from receiver.cli.shell.text_width import cut_to_width, padded, text_width
 from receiver.logs import harmless_text
+from receiver.sizes import duration_text
 
 CELL_COLUMNS_MAX = 48
 """Maximum width of a cell; longer text is truncated."""
@@ -22,6 +23,11 @@ CELL_COLUMNS_MIN = 12
 """Width to which a narrow terminal shortens texts before columns without an alternative are omitted."""
 _GAP: Final = 2
 _WIDE: Final = "receiver.cli.wide"
+
+
+def ms_text(duration_ms: float) -> str:
+    """Return a duration in milliseconds as `duration_text` does."""
+    return duration_text(round(duration_ms * 1_000_000))
 
 
 def _store_wide(context: click.Context, _parameter: click.Parameter, is_wide: bool) -> None:  # noqa: FBT001

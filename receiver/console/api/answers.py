@@ -9,19 +9,26 @@ from collections.abc import Callable
 
 from aiohttp import hdrs, web
 
-from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.lines import StreamedAnswer
 from receiver.console.api.query_queue import QueryQueue
 from receiver.console.api.reader import Query
 from receiver.console.api.responses import head_of, read_whole, send
-from receiver.console.api.source import ApiSource
+from receiver.console.api.source import ApiSource, ApiSourceFor
 from receiver.engine.store import Store
 from receiver.errors import NoSuchTrace
 from receiver.http.media_types import JSON
 
 
+class SourceRoutes:
+    """Base of handlers that read spans."""
+
+    def __init__(self, source_for: ApiSourceFor) -> None:
+        self._source_for = source_for
+
+
 async def send_document(source: ApiSource, queue: QueryQueue, query: Query) -> web.StreamResponse:
     """Send a JSON document."""
-    answer = StreamedAnswer(JSON, query, no_end)
+    answer = StreamedAnswer(JSON, query)
     if source.request.method == hdrs.METH_HEAD:
         return head_of(answer)
     async with source.stream(queue, query) as pieces:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -27,51 +27,24 @@ class Coding(StrEnum):
     GZIP = "gzip"
 
 
-class Encoder(Protocol):
+class Encoder(NamedTuple):
     """Encoder of an answer."""
 
-    def encode(self, piece: bytes) -> bytes:
-        """Return a piece in the coding, complete."""
-
-    def end(self) -> bytes:
-        """Return the end of the answer."""
-
-
-class _Zstd:
-    def __init__(self) -> None:
-        self._compressor = zstd.ZstdCompressor()
-
-    def encode(self, piece: bytes) -> bytes:
-        return self._compressor.compress(piece, zstd.ZstdCompressor.FLUSH_BLOCK)
-
-    def end(self) -> bytes:
-        return self._compressor.flush()
-
-
-class _Gzip:
-    def __init__(self) -> None:
-        self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
-
-    def encode(self, piece: bytes) -> bytes:
-        return self._compressor.compress(piece) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-
-    def end(self) -> bytes:
-        return self._compressor.flush()
-
-
-class _Identity:
-    def encode(self, piece: bytes) -> bytes:
-        return piece
-
-    def end(self) -> bytes:
-        return b""
+    encode: Callable[[bytes], bytes]
+    """Returns a piece in the coding, complete."""
+    end: Callable[[], bytes]
+    """Returns the end of the answer."""
 
 
 def encoder_of(coding: Coding | None) -> Encoder:
     """Return a new encoder; `None`: the answer is not compressed."""
     if coding is None:
-        return _Identity()
-    return _Zstd() if coding is Coding.ZSTD else _Gzip()
+        return Encoder(bytes, bytes)
+    if coding is Coding.ZSTD:
+        compressor = zstd.ZstdCompressor()
+        return Encoder(lambda piece: compressor.compress(piece, compressor.FLUSH_BLOCK), compressor.flush)
+    gzip = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+    return Encoder(lambda piece: gzip.compress(piece) + gzip.flush(zlib.Z_SYNC_FLUSH), gzip.flush)
 
 
 def preferred_coding(accept_encoding: str) -> Coding | None:

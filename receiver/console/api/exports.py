@@ -9,11 +9,10 @@ from typing import Final
 
 from aiohttp import web
 
-from receiver.console.api.answers import send_lines
+from receiver.console.api.answers import SourceRoutes, send_lines
 from receiver.console.api.description.operation import BY_QUERY, FILTER, UNTIL, Operation, since
 from receiver.console.api.lines import StreamedAnswer, end_line, no_end
 from receiver.console.api.route import Route, query_route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.export import CONTENT_TYPES, FORMATS, ExportFormat, export, parse_export
 from receiver.console.queries.parameter_types import choice
 from receiver.console.queries.question import Parameter
@@ -46,11 +45,8 @@ _EXPORT: Final = Operation(
 )
 
 
-class ExportRoutes:
+class ExportRoutes(SourceRoutes):
     """Handler of the route."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> tuple[Route, ...]:
         """Return the route."""

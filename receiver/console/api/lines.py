@@ -36,16 +36,20 @@ class EndLine(TypedDict):
     end: End
 
 
+def no_end(_count: int) -> bytes:
+    """Return no bytes: the format has its own end mark, or the last chunk is the end."""
+    return b""
+
+
 class StreamedAnswer(NamedTuple):
     """An answer that is sent while its query runs."""
 
     content_type: str
     pieces: Callable[[Store], Iterator[bytes]]
     """Runs the query; blocks."""
-    end: Callable[[int], bytes]
+    end: Callable[[int], bytes] = no_end
     """Returns the end of the answer. Its argument is the number of preceding lines."""
     headers: Mapping[str, str] = {}
-    """Additional headers."""
     failure: Callable[[Exception], bytes] | None = None
     """Returns the bytes that report a failure after the first bytes; `None` if only the missing end does."""
 
@@ -71,11 +75,6 @@ def end_line(
     if next_cursor:
         more["next"] = next_cursor
     return msgspec.json.encode({"end": {"count": count, **more}}) + b"\n"
-
-
-def no_end(_count: int) -> bytes:
-    """Return no bytes: the format has its own end mark, or the last chunk is the end."""
-    return b""
 
 
 def limited_answer(ask: Callable[[Store], LimitedLines]) -> StreamedAnswer:

@@ -11,31 +11,11 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from receiver import errors
 from receiver.console.api.spool import ClientTooSlow
 from receiver.console.queries.filters.filter_values import meant
 from receiver.console.queries.limits import limit_exceeded
 from receiver.engine.error_codes import NO_TABLE_CODES
-from receiver.errors import (
-    ANSWER_OF,
-    RETRY_AFTER_S,
-    CallerBusy,
-    DeadLetterConflict,
-    InstallationFailed,
-    InstallationRefused,
-    InvalidFilter,
-    InvalidStatement,
-    LimitExceeded,
-    MalformedBody,
-    NoSuchDeadLetter,
-    NoSuchDeployment,
-    NoSuchProject,
-    NoSuchTrace,
-    NoSuchView,
-    NotConfigured,
-    QueueFull,
-    ReceiverError,
-    StoreTrouble,
-)
 from receiver.http.protocol import PROBLEM, problem_body
 from receiver.logs import limited
 
@@ -47,32 +27,32 @@ COMPARED_CHARACTERS = 100
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Unauthorized(ReceiverError):  # noqa: N818 - a verdict
+class Unauthorized(errors.ReceiverError):
     """The request has no token or a wrong token."""
 
 
-class Forbidden(ReceiverError):  # noqa: N818 - a verdict
+class Forbidden(errors.ReceiverError):
     """The role of the caller does not allow the request."""
 
 
-STATUS_OF: Mapping[type[ReceiverError], int] = {
-    **{kind: answer.status for kind, answer in ANSWER_OF.items()},
-    InvalidFilter: HTTPStatus.BAD_REQUEST,
-    InvalidStatement: HTTPStatus.BAD_REQUEST,
-    LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
+STATUS_OF: Mapping[type[errors.ReceiverError], int] = {
+    **{kind: answer.status for kind, answer in errors.ANSWER_OF.items()},
+    errors.InvalidFilter: HTTPStatus.BAD_REQUEST,
+    errors.InvalidStatement: HTTPStatus.BAD_REQUEST,
+    errors.LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
-    NoSuchTrace: HTTPStatus.NOT_FOUND,
-    NoSuchView: HTTPStatus.NOT_FOUND,
-    NoSuchDeployment: HTTPStatus.NOT_FOUND,
-    NoSuchProject: HTTPStatus.NOT_FOUND,
-    NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
-    DeadLetterConflict: HTTPStatus.CONFLICT,
-    InstallationRefused: HTTPStatus.BAD_REQUEST,
-    InstallationFailed: HTTPStatus.BAD_GATEWAY,
-    NotConfigured: HTTPStatus.CONFLICT,
-    CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
-    QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.NoSuchTrace: HTTPStatus.NOT_FOUND,
+    errors.NoSuchView: HTTPStatus.NOT_FOUND,
+    errors.NoSuchDeployment: HTTPStatus.NOT_FOUND,
+    errors.NoSuchProject: HTTPStatus.NOT_FOUND,
+    errors.NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
+    errors.DeadLetterConflict: HTTPStatus.CONFLICT,
+    errors.InstallationRefused: HTTPStatus.BAD_REQUEST,
+    errors.InstallationFailed: HTTPStatus.BAD_GATEWAY,
+    errors.NotConfigured: HTTPStatus.CONFLICT,
+    errors.CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
@@ -94,26 +74,26 @@ async def map_errors(request: web.Request, handler: Handler) -> web.StreamRespon
         return await handler(request)
     except web.HTTPException as refusal:
         return _response(ApiProblem(refusal.status, _routing_problem(request, refusal), refusal.headers))
-    except ReceiverError as error:
+    except errors.ReceiverError as error:
         # Only a search has the parameter `q`, which excludes `filter`.
         return _response(problem_of(error, "q" if "q" in request.query else "filter"))
 
 
-def problem_of(error: ReceiverError, filter_parameter: str) -> ApiProblem:
+def problem_of(error: errors.ReceiverError, filter_parameter: str) -> ApiProblem:
     """Return the answer to an error. `filter_parameter`: the parameter that the filter was sent in."""
-    if isinstance(error, StoreTrouble):
+    if isinstance(error, errors.StoreTrouble):
         return _store_problem(error)
-    if isinstance(error, InvalidFilter) and error.field == "filter":
+    if isinstance(error, errors.InvalidFilter) and error.field == "filter":
         error = error.named(filter_parameter)
     status = STATUS_OF.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
     return ApiProblem(status, str(error), _headers_of(status), _place_of(error))
 
 
-def _store_problem(trouble: StoreTrouble) -> ApiProblem:
+def _store_problem(trouble: errors.StoreTrouble) -> ApiProblem:
     limited.warning(f"api: {trouble.label}", "query failed", error=trouble.label)
     if exceeded := limit_exceeded(trouble):
-        return ApiProblem(STATUS_OF[LimitExceeded], str(exceeded), {}, _place_of(exceeded))
-    status = STATUS_OF[StoreTrouble]
+        return ApiProblem(STATUS_OF[errors.LimitExceeded], str(exceeded), {}, _place_of(exceeded))
+    status = STATUS_OF[errors.StoreTrouble]
     if trouble.code in NO_TABLE_CODES:
         return ApiProblem(status, NO_TABLES, _headers_of(status))
     return ApiProblem(status, f"the store: {trouble.label}", _headers_of(status))
@@ -148,20 +128,18 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _headers_of(status: int) -> dict[str, str]:
-    """Return the additional headers of an error with this status."""
     if status == HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": "Bearer"}
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return {"Retry-After": str(RETRY_AFTER_S)}
+        return {"Retry-After": str(errors.RETRY_AFTER_S)}
     return {}
 
 
-def _place_of(error: ReceiverError) -> dict[str, str | int]:
-    """Return the invalid part of the request as members of the problem details."""
-    if isinstance(error, InvalidFilter):
+def _place_of(error: errors.ReceiverError) -> dict[str, str | int]:
+    if isinstance(error, errors.InvalidFilter):
         return {"parameter": error.field, "column": error.column}
-    if isinstance(error, LimitExceeded):
+    if isinstance(error, errors.LimitExceeded):
         return {"limit": error.field}
-    if isinstance(error, InvalidStatement):
+    if isinstance(error, errors.InvalidStatement):
         return {"parameter": "query"}
-    return {"parameter": error.field} if isinstance(error, MalformedBody) and error.field else {}
+    return {"parameter": error.field} if isinstance(error, errors.MalformedBody) and error.field else {}

@@ -49,7 +49,7 @@ class QueueLimits(NamedTuple):
     """Above: 429."""
     waiting_max: int
     """Waiting queries of all callers. Above: 503."""
-    waiting_s_max: float
+    waiting_s_max: float = 30.0
     """After this a waiting query is answered 503."""
     lost_max: int = 4
     """Lost queries, each with a thread that may use a core. At this number: 503 for every new query, until
@@ -67,7 +67,6 @@ HEAVY = QueueLimits(
     running_per_caller_max=3,
     waiting_per_caller_max=16,
     waiting_max=128,
-    waiting_s_max=30.0,
 )
 """Limits of queries that may read a large part of the table."""
 SHORT = QueueLimits(
@@ -75,7 +74,6 @@ SHORT = QueueLimits(
     running_per_caller_max=3,
     waiting_per_caller_max=32,
     waiting_max=256,
-    waiting_s_max=30.0,
 )
 """Limits of queries that return a trace or a short list. They do not wait for heavy queries."""
 SQL = QueueLimits(
@@ -83,7 +81,6 @@ SQL = QueueLimits(
     running_per_caller_max=1,
     waiting_per_caller_max=4,
     waiting_max=16,
-    waiting_s_max=30.0,
 )
 """Limits of SQL statements, whose cost is not known in advance."""
 CLICKHOUSE = QueueLimits(
@@ -92,7 +89,6 @@ CLICKHOUSE = QueueLimits(
     running_per_caller_max=2,
     waiting_per_caller_max=64,
     waiting_max=128,
-    waiting_s_max=30.0,
 )
 """Limits of the statements of ClickHouse's clients."""
 QUERIES_MAX: Final = sum(limits.threads_max for limits in (HEAVY, SHORT, SQL, CLICKHOUSE))

@@ -15,17 +15,10 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import MultiDict
 
-from receiver.console.api.answers import send_document, send_lines
-from receiver.console.api.description.operation import (
-    BY_QUERY,
-    UNTIL,
-    Operation,
-    question_parameters,
-    since,
-)
-from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
+from receiver.console.api.answers import SourceRoutes, send_document, send_lines
+from receiver.console.api.description import operation
+from receiver.console.api.lines import ARROW, StreamedAnswer, limited_answer
 from receiver.console.api.route import Route, query_route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.counts import DIGITS_MAX, counts, parse_counts
 from receiver.console.queries.deployment_events import EVENTS_DEFAULT, EVENTS_MAX
 from receiver.console.queries.deployment_events import PARAMETERS as EVENT_PARAMETERS
@@ -35,38 +28,35 @@ from receiver.console.queries.questions import QUESTIONS
 from receiver.http.media_types import JSON, JSON_LINES
 
 _PREFIX: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{2,32}$"}
-_EVENTS: Final = Operation(
+_EVENTS: Final = operation.Operation(
     "eventsOfDeployment",
     "The stored events of a deployment: build log, changes of state, requests.",
     (
         Parameter("id", "the id of a deployment", is_required=True),
         *EVENT_PARAMETERS[1:],
-        since(),
-        UNTIL,
+        operation.since(),
+        operation.UNTIL,
         Parameter("limit", "maximum number of lines", schema=whole_number(1, EVENTS_MAX, EVENTS_DEFAULT)),
     ),
     (JSON_LINES,),
-    BY_QUERY,
+    operation.BY_QUERY,
 )
-_COUNTS: Final = Operation(
+_COUNTS: Final = operation.Operation(
     "counts",
     "Numbers of spans by prefix of their trace id.",
     (
         Parameter("trace_id", "a prefix of the trace ids", is_required=True, schema=_PREFIX),
         Parameter("digits", "how many digits to group by", schema=whole_number(1, DIGITS_MAX, DIGITS_MAX)),
-        since(),
-        UNTIL,
+        operation.since(),
+        operation.UNTIL,
     ),
     (JSON_LINES,),
-    BY_QUERY,
+    operation.BY_QUERY,
 )
 
 
-class QueryRoutes:
+class QueryRoutes(SourceRoutes):
     """Handlers of the queries."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> Iterator[Route]:
         """Yield the routes."""
@@ -85,7 +75,6 @@ class QueryRoutes:
     async def _answer(
         self, request: web.Request, question: Question[Any], query: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Answer a query with these parameters."""
         asked, source = question.parse(query), self._source_for(request)
         if ARROW in request.headers.get("Accept", ""):
             return await send_lines(source, source.queues.heavy, _arrow(question, asked))
@@ -101,17 +90,16 @@ class QueryRoutes:
         return await send_lines(source, source.queues.heavy, answer)
 
 
-def _operation(name: str, question: Question[Any]) -> Operation:
-    """Return the description of the route of a query."""
+def _operation(name: str, question: Question[Any]) -> operation.Operation:
     first, *rest = name.split("-")
     lines = JSON if question.is_single else JSON_LINES
     not_found = [HTTPStatus.NOT_FOUND] if name == "compare" else []
-    return Operation(
+    return operation.Operation(
         first + "".join(word.capitalize() for word in rest),
         question.summary,
-        tuple(question_parameters(question)),
+        tuple(operation.question_parameters(question)),
         (lines,) if question.ask_arrow is None else (lines, ARROW),
-        (*BY_QUERY, HTTPStatus.NOT_ACCEPTABLE, *not_found),
+        (*operation.BY_QUERY, HTTPStatus.NOT_ACCEPTABLE, *not_found),
         row=question.row,
     )
 
@@ -121,4 +109,4 @@ def _arrow(question: Question[Any], asked: Asked[Any]) -> StreamedAnswer:
     ask_arrow = question.ask_arrow
     if ask_arrow is None:
         raise web.HTTPNotAcceptable
-    return StreamedAnswer(ARROW, lambda store: ask_arrow(store, asked, time.time()), no_end)
+    return StreamedAnswer(ARROW, lambda store: ask_arrow(store, asked, time.time()))

@@ -46,7 +46,6 @@ class Api:
     pool: ThreadPoolExecutor
     """Threads for short responses."""
     stream_pool: ThreadPoolExecutor
-    """Threads for queries, which may take a minute: `QUERIES_MAX`, so that a slot never waits."""
     space: SpoolSpace
     queues: Queues = field(default_factory=default_queues)
     hosts: Collection[str] = ()

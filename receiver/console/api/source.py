@@ -25,15 +25,7 @@ from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.raw_sql.catalog import columns_by_table
 from receiver.console.queries.raw_sql.statement import Column, SqlQuery, sql
-from receiver.console.queries.traces.traces import (
-    hides_spans,
-    linking,
-    matching,
-    normalized_trace_id,
-    outline,
-    rows_of,
-    span,
-)
+from receiver.console.queries.traces import traces
 from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import LimitExceeded, StoreTrouble
@@ -48,7 +40,6 @@ WALL_SECONDS_MAX = SECONDS_MAX + 10
 ROWS_COLLECTED_MIN = 10_000
 """Minimum number of spans of a trace after whose use garbage is collected."""
 SQL_COLUMNS_MAX = 2_000
-"""Maximum number of columns that are listed."""
 
 
 class Answer(NamedTuple):
@@ -68,7 +59,6 @@ class SqlAnswer(NamedTuple):
     rows: list[Row]
     """Values by the names of the columns. Integers have all their digits."""
     is_cut: bool
-    """Whether the statement has more rows than the limit."""
     seconds: float
     """Time since the request was received, including the wait in the queue."""
 
@@ -168,11 +158,11 @@ class ApiSource:
         self, trace_id: str, read: Callable[[list[Row]], Result], by: GroupKey | None = None
     ) -> Result | None:
         """See `Source`."""
-        plain = normalized_trace_id(trace_id)
+        plain = traces.normalized_trace_id(trace_id)
         slots = self._reader.outlines
         await slots.acquire()
         try:
-            _, body = await self._body(self.queues.short, lambda store: outline(store, plain, by))
+            _, body = await self._body(self.queues.short, lambda store: traces.outline(store, plain, by))
         except BaseException:
             slots.release()
             raise
@@ -184,24 +174,24 @@ class ApiSource:
 
     async def matching(self, trace_id: str, tree: Filter) -> list[str]:
         """See `Source`."""
-        plain = normalized_trace_id(trace_id)
-        answer = await self._answer(self.queues.short, lambda store: matching(store, plain, tree))
+        plain = traces.normalized_trace_id(trace_id)
+        answer = await self._answer(self.queues.short, lambda store: traces.matching(store, plain, tree))
         return [row["SpanId"] for row in answer.rows]
 
     async def linking(self, trace_id: str, span_id: str) -> Answer:
         """See `Source`."""
-        plain = normalized_trace_id(trace_id)
-        return await self._answer(self.queues.heavy, lambda store: linking(store, plain, span_id))
+        plain = traces.normalized_trace_id(trace_id)
+        return await self._answer(self.queues.heavy, lambda store: traces.linking(store, plain, span_id))
 
     async def hides_spans(self, trace_id: str) -> bool:
         """See `Source`."""
-        plain, projects = normalized_trace_id(trace_id), self._projects
+        plain, projects = traces.normalized_trace_id(trace_id), self._projects
         if not projects:
             return False
         found = list[bool]()
 
         def pieces(store: Store) -> Iterator[bytes]:
-            found.append(hides_spans(store, plain, projects))
+            found.append(traces.hides_spans(store, plain, projects))
             yield b""
 
         async with self.stream(self.queues.short, pieces) as answer:
@@ -210,8 +200,8 @@ class ApiSource:
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """See `Source`."""
-        plain = normalized_trace_id(trace_id)
-        answer = await self._answer(self.queues.short, lambda store: span(store, plain, span_id))
+        plain = traces.normalized_trace_id(trace_id)
+        answer = await self._answer(self.queues.short, lambda store: traces.span(store, plain, span_id))
         return answer.rows[0] if answer.rows else None
 
     @property
@@ -249,7 +239,7 @@ class ApiSource:
     async def _answer(self, queue: QueryQueue, ask: Callable[[Store], LimitedLines]) -> Answer:
         asked, body = await self._body(queue, ask)
         # Takes seconds for the largest answers; other requests continue meanwhile.
-        rows = await asyncio.to_thread(lambda: list(rows_of([body])))
+        rows = await asyncio.to_thread(lambda: list(traces.rows_of([body])))
         return Answer(rows, asked.is_cut, asked.close_keys)
 
     async def _body(
@@ -267,11 +257,10 @@ class ApiSource:
 
 
 ApiSourceFor = Callable[[web.Request], ApiSource]
-"""Returns the source of a request."""
 
 
 def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | None:
-    rows = list(rows_of([body]))
+    rows = list(traces.rows_of([body]))
     try:
         return read(rows) if rows else None
     finally:

@@ -91,7 +91,6 @@ class _File:
         return offset
 
     def read(self, offset: int, count_bytes: int) -> bytes:
-        """Read a piece back."""
         self.unread_count -= 1
         # With an offset, like `pwrite`: the writing and the reading thread share the descriptor.
         return os.pread(self._file.fileno(), count_bytes, offset)

@@ -12,26 +12,16 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
+from receiver.console.api.answers import SourceRoutes
 from receiver.console.api.description.operation import BY_QUERY, Operation
 from receiver.console.api.exports import ENDINGS
-from receiver.console.api.lines import StreamedAnswer, limited_answer, no_end
+from receiver.console.api.lines import StreamedAnswer, limited_answer
 from receiver.console.api.responses import head_of, send
 from receiver.console.api.route import Route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.export import CONTENT_TYPES, ExportFormat
 from receiver.console.queries.parameter_types import choice, whole_number
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
-from receiver.console.queries.raw_sql.statement import (
-    FORMATS,
-    LINES_DEFAULT,
-    LINES_MAX,
-    QUERY_CHARS_MAX,
-    SqlQuery,
-    parse_sql,
-    sql,
-    sql_csv,
-    sql_parquet,
-)
+from receiver.console.queries.raw_sql import statement
 from receiver.errors import MalformedBody, NotAllowed
 from receiver.http.media_types import require_json
 
@@ -40,12 +30,16 @@ _MEMBERS: Final = (
         "query",
         "a SELECT statement in ClickHouse's SQL",
         is_required=True,
-        schema={"type": "string", "minLength": 1, "maxLength": QUERY_CHARS_MAX},
+        schema={"type": "string", "minLength": 1, "maxLength": statement.QUERY_CHARS_MAX},
     ),
-    Parameter("limit", "maximum number of lines", schema=whole_number(1, LINES_MAX, LINES_DEFAULT)),
-    Parameter("format", "format of the lines", schema=choice(FORMATS, ExportFormat.JSONL)),
+    Parameter(
+        "limit",
+        "maximum number of lines",
+        schema=whole_number(1, statement.LINES_MAX, statement.LINES_DEFAULT),
+    ),
+    Parameter("format", "format of the lines", schema=choice(statement.FORMATS, ExportFormat.JSONL)),
 )
-_TYPES: Final = tuple(CONTENT_TYPES[form] for form in FORMATS)
+_TYPES: Final = tuple(CONTENT_TYPES[form] for form in statement.FORMATS)
 _GET: Final = Operation(
     "sql", "The rows of a SELECT statement, if the setting api.sql allows it.", _MEMBERS, _TYPES, BY_QUERY
 )
@@ -58,11 +52,8 @@ _POST: Final = Operation(
 )
 
 
-class SqlRoutes:
+class SqlRoutes(SourceRoutes):
     """Handlers of the routes."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -81,25 +72,25 @@ class SqlRoutes:
             return await send(request, await anext(pieces, b""), pieces, answer)
 
 
-async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
+async def statement_of(request: web.Request, *, is_allowed: bool) -> statement.SqlQuery:
     """Return the statement of a request. Raises `NotAllowed` if SQL is off."""
     if not is_allowed:
         raise NotAllowed("SQL is off; expected api.sql = true in the receiver's settings")
     if request.method != "POST":
-        return parse_sql(request.query)
+        return statement.parse_sql(request.query)
     require_json(request.content_type)
     reject_unknown_parameters(request.query)
     try:
         members = msgspec.json.decode(await request.read(), type=dict[str, str | int])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedBody("expected a JSON object with query, limit and format", field="query") from error
-    return parse_sql({name: str(value) for name, value in members.items()})
+    return statement.parse_sql({name: str(value) for name, value in members.items()})
 
 
-def sql_answer(asked: SqlQuery) -> StreamedAnswer:
+def sql_answer(asked: statement.SqlQuery) -> StreamedAnswer:
     """Return the answer to a statement. Only lines of JSON end with their count and whether they are cut."""
     if asked.form == ExportFormat.JSONL:
-        return limited_answer(lambda store: sql(store, asked))
-    pieces = {ExportFormat.CSV: sql_csv, ExportFormat.PARQUET: sql_parquet}[asked.form]
+        return limited_answer(lambda store: statement.sql(store, asked))
+    pieces = {ExportFormat.CSV: statement.sql_csv, ExportFormat.PARQUET: statement.sql_parquet}[asked.form]
     headers = {"Content-Disposition": f'attachment; filename="rows.{ENDINGS[asked.form]}"'}
-    return StreamedAnswer(CONTENT_TYPES[asked.form], lambda store: pieces(store, asked), no_end, headers)
+    return StreamedAnswer(CONTENT_TYPES[asked.form], lambda store: pieces(store, asked), headers=headers)

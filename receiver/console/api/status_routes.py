@@ -100,7 +100,6 @@ class StatusRoutes:
 
 
 async def _refusals(request: web.Request) -> web.Response:
-    """Answer with the refusals of all processes since the start."""
     reject_unknown_parameters(request.query)
     return whole_json(HTTPStatus.OK, refused.report)
 

@@ -15,22 +15,15 @@ from typing import Final
 from aiohttp import web
 
 from receiver.console.api.access import CALLER
-from receiver.console.api.answers import send_trace
+from receiver.console.api.answers import SourceRoutes, send_trace
 from receiver.console.api.description.operation import BY_QUERY, TRACE, Operation
-from receiver.console.api.lines import StreamedAnswer, end_line, no_end
+from receiver.console.api.lines import StreamedAnswer, end_line
 from receiver.console.api.route import Route, query_route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.limits import LimitedLines
 from receiver.console.queries.parameter_types import TRACE_ID, choice
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
+from receiver.console.queries.traces import traces
 from receiver.console.queries.traces.otlp import CONTENT_TYPES, OtlpFormat
-from receiver.console.queries.traces.traces import (
-    comparison,
-    hides_spans,
-    normalized_trace_id,
-    trace,
-    trace_otlp,
-)
 from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.http.media_types import JSON_LINES
@@ -59,11 +52,8 @@ _COMPARISON: Final = Operation(
 )
 
 
-class TraceRoutes:
+class TraceRoutes(SourceRoutes):
     """Handlers of the routes."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -84,22 +74,22 @@ class TraceRoutes:
 def trace_answer(trace_id: str, query: Mapping[str, str], projects: Sequence[str]) -> StreamedAnswer:
     """Return the answer to a request for a trace. `projects`: of the caller."""
     reject_unknown_parameters(query, ("format",))
-    plain, form = normalized_trace_id(trace_id), query.get("format", LINES)
+    plain, form = traces.normalized_trace_id(trace_id), query.get("format", LINES)
     if form != LINES:
         otlp = _otlp_format(form)
-        return StreamedAnswer(CONTENT_TYPES[otlp], lambda store: trace_otlp(store, plain, otlp), no_end)
+        return StreamedAnswer(CONTENT_TYPES[otlp], lambda store: traces.trace_otlp(store, plain, otlp))
     started, hidden = list[LimitedLines](), list[bool]()
 
     def pieces(store: Store) -> Iterator[bytes]:
         has_lines = False
-        started.append(trace(store, plain))
+        started.append(traces.trace(store, plain))
         for piece in started[0].pieces():
             has_lines = True
             yield piece
         # After the lines: a connection runs one statement at a time. Only with lines: otherwise the time
         # would reveal whether a trace of other projects exists.
         if has_lines:
-            hidden.append(hides_spans(store, plain, projects))
+            hidden.append(traces.hides_spans(store, plain, projects))
 
     return StreamedAnswer(
         JSON_LINES, pieces, lambda count: end_line(count, is_cut=started[0].is_cut, hides_spans=any(hidden))
@@ -109,8 +99,8 @@ def trace_answer(trace_id: str, query: Mapping[str, str], projects: Sequence[str
 def comparison_answer(trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:
     """Return the answer to a request for the differences of two traces."""
     reject_unknown_parameters(query)
-    ids = normalized_trace_id(trace_id), normalized_trace_id(other_id)
-    return StreamedAnswer(JSON_LINES, lambda store: comparison(store, *ids), end_line)
+    ids = traces.normalized_trace_id(trace_id), traces.normalized_trace_id(other_id)
+    return StreamedAnswer(JSON_LINES, lambda store: traces.comparison(store, *ids), end_line)
 
 
 def _otlp_format(text: str) -> OtlpFormat:

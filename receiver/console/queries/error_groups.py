@@ -138,7 +138,6 @@ class ErrorRow(TypedDict):
     deployments: list[str]
     """Those with the most spans of the group first."""
     deployment_spans: list[int]
-    """Number of spans of the group in each of `deployments`."""
     new_since: list[str]
     """Of each project: its first deployment with the group, if earlier deployments are stored without it."""
     example_trace_id: str

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from receiver.console.queries.filters.attribute_sql import Lookup, lookup
 from receiver.console.queries.filters.filter import Scope
-from receiver.console.queries.filters.filter_values import meant
+from receiver.console.queries.filters.filter_values import SCOPES, meant
 from receiver.engine.promoted import promoted_columns
 from receiver.engine.sql_text import compose, identifier
 from receiver.engine.store import Store
@@ -26,13 +26,8 @@ FIELDS: Final = {
     "status": "StatusCode",
 }
 """Field of every span → its column. All other keys are attributes."""
-_SCOPES: Final[Mapping[str, Scope]] = {
-    "span": "span",
-    "resource": "resource",
-    "scope": "scope",
-    "instrumentation": "instrumentation",
-}
 _MULTIPLE: Final = ("event", "link")
+_SCOPES: Final[Mapping[str, Scope]] = {scope: scope for scope in SCOPES if scope not in _MULTIPLE}
 _CHARACTERS_MAX = 200
 
 

@@ -27,7 +27,6 @@ LATENCY_DEFAULT = 10_000
 CHART_DEFAULT = 20_000
 """Default number of lines of a chart: each has a group and an interval."""
 ARRIVALS_MAX = 5_000
-"""Maximum number of spans that were received last."""
 GROUP_MEMORY_BYTES_MAX = 512 << 20
 """Memory for the groups or for the joined rows of a statement; the engine writes more of them to its disk."""
 

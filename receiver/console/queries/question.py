@@ -62,7 +62,7 @@ class Parameter:
 class Question(Generic[Own]):
     """A question: its parameters, its query, and the form of its answer."""
 
-    summary: str
+    summary: str = ""
     """A sentence for the command's help and for the description of the API."""
     row: type
     """A `TypedDict`: a line of the answer. The description of the API is derived from it."""
@@ -70,7 +70,7 @@ class Question(Generic[Own]):
     """Answers with lines; the last argument is the time in seconds. It may run statements, so it blocks."""
     ask_arrow: Callable[[Store, Asked[Own], float], Iterator[bytes]] | None = None
     """Answers with an Arrow stream of all matching rows, or fails. `None`: not available."""
-    noun: str
+    noun: str = "line"
     """Noun for a line of the answer, used in notes: `trace`."""
     parameters: tuple[Parameter, ...] = ()
     parse_own: Callable[[Mapping[str, str], TimeRange], Own] = _NONE
@@ -79,7 +79,6 @@ class Question(Generic[Own]):
     filters_traces: bool = False
     """Whether the filter is of traces; `parse_own` parses it."""
     has_cursor: bool = False
-    """Whether the answer has pages."""
     is_single: bool = False
     """Whether the answer is one JSON object and not lines."""
     is_short: bool = False
@@ -87,7 +86,6 @@ class Question(Generic[Own]):
     limit_default: int = NAMES_DEFAULT
     limit_max: int = NAMES_MAX
     examples: tuple[str, ...] = ()
-    """Command lines for the help."""
     hint_if_empty: str = ""
     """Text that the command adds to its note about an empty answer."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from receiver.console.queries import arrivals, attributes, deployment_events, names
+from receiver.console.queries import arrivals, attributes, deployment_events, limits, names
 from receiver.console.queries.aggregates import chart, latency, red, requests
 from receiver.console.queries.aggregates.service_map import EdgeRow, service_map
 from receiver.console.queries.comparison import compare
@@ -18,40 +19,21 @@ from receiver.console.queries.comparison.shifts import (
     shifts,
 )
 from receiver.console.queries.error_groups import ErrorRow, error_groups
-from receiver.console.queries.limits import (
-    ARRIVALS_MAX,
-    CHART_DEFAULT,
-    LATENCY_DEFAULT,
-    SPANS_DEFAULT,
-    SPANS_MAX,
-    TRACES_DEFAULT,
-    TRACES_MAX,
-    LimitedLines,
-)
 from receiver.console.queries.parameter_types import LENGTH, whole_number
 from receiver.console.queries.question import Asked, Parameter, Question
-from receiver.console.queries.search import (
-    SearchParameters,
-    SearchQuery,
-    TraceSummary,
-    parse_search,
-    search,
-)
+from receiver.console.queries.search import SearchQuery, TraceSummary, parse_search, search
 from receiver.console.queries.sentences import SENTENCES
 from receiver.console.queries.spans import parse_own, spans, spans_arrow
 from receiver.console.queries.traces.trace_columns import COLUMNS_MAX
 from receiver.engine.store import Store
 
 
-def _search(store: Store, asked: Asked[SearchParameters], now_s: float) -> LimitedLines:
-    tree, order, columns = asked.own
-    wanted = SearchQuery(tree, asked.range, asked.limit, asked.cursor, order, columns)
-    return search(store, wanted, now_s=now_s)
+def _search(store: Store, asked: Asked[SearchQuery], now_s: float) -> limits.LimitedLines:
+    return search(store, asked.own._replace(limit=asked.limit, cursor=asked.cursor), now_s=now_s)
 
 
-QUESTIONS: Final[Mapping[str, Question[Any]]] = {
+_QUESTIONS: Final[Mapping[str, Question[Any]]] = {
     "search": Question(
-        summary=SENTENCES["search"],
         row=TraceSummary,
         ask=_search,
         parse_own=parse_search,
@@ -72,11 +54,10 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         filters_traces=True,
         has_filter=True,
         has_cursor=True,
-        limit_default=TRACES_DEFAULT,
-        limit_max=TRACES_MAX,
+        limit_default=limits.TRACES_DEFAULT,
+        limit_max=limits.TRACES_MAX,
     ),
     "spans": Question(
-        summary=SENTENCES["spans"],
         row=dict,
         ask=spans,
         parse_own=parse_own,
@@ -88,11 +69,10 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
             Parameter("service", "the name of a service; an empty name selects spans without a service"),
         ),
         has_filter=True,
-        limit_default=SPANS_DEFAULT,
-        limit_max=SPANS_MAX,
+        limit_default=limits.SPANS_DEFAULT,
+        limit_max=limits.SPANS_MAX,
     ),
     "services": Question(
-        summary=SENTENCES["services"],
         row=names.ServiceRow,
         ask=names.services,
         noun="service",
@@ -103,7 +83,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "operations": Question(
-        summary=SENTENCES["operations"],
         row=names.OperationRow,
         ask=names.operations,
         parse_own=lambda query, _: query["service"],
@@ -116,11 +95,9 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "attributes": Question(
-        summary=SENTENCES["attributes"],
         row=attributes.AttributeRow,
         ask=attributes.attributes,
         parse_own=lambda query, _: query.get("key"),
-        noun="line",
         parameters=(Parameter("key", "the key of an attribute", is_positional=True),),
         has_filter=True,
         examples=(
@@ -130,7 +107,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "tail": Question(
-        summary=SENTENCES["tail"],
         row=arrivals.ArrivalRow,
         ask=arrivals.arrivals,
         parse_own=arrivals.parse_after,
@@ -143,11 +119,10 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
             ),
         ),
         has_filter=True,
-        limit_default=ARRIVALS_MAX,
-        limit_max=ARRIVALS_MAX,
+        limit_default=limits.ARRIVALS_MAX,
+        limit_max=limits.ARRIVALS_MAX,
     ),
     "service-map": Question(
-        summary=SENTENCES["service-map"],
         row=EdgeRow,
         ask=service_map,
         noun="edge",
@@ -158,10 +133,8 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "red": Question(
-        summary=SENTENCES["red"],
         row=red.RedRow,
         ask=red.red,
-        noun="line",
         parameters=red.PARAMETERS,
         parse_own=red.parse_own,
         has_filter=True,
@@ -174,14 +147,12 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "chart": Question(
-        summary=SENTENCES["chart"],
         row=chart.ChartRow,
         ask=chart.chart,
-        noun="line",
         parameters=chart.PARAMETERS,
         parse_own=chart.parse_own,
         has_filter=True,
-        limit_default=CHART_DEFAULT,
+        limit_default=limits.CHART_DEFAULT,
         hint_if_empty=requests.HINT,
         examples=(
             "trace-drain chart --measure p95 --by http.route,deployment --since 7d",
@@ -190,14 +161,12 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "latency": Question(
-        summary=SENTENCES["latency"],
         row=latency.LatencyRow,
         ask=latency.latency,
-        noun="line",
         parameters=latency.PARAMETERS,
         parse_own=latency.parse_own,
         has_filter=True,
-        limit_default=LATENCY_DEFAULT,
+        limit_default=limits.LATENCY_DEFAULT,
         hint_if_empty=requests.HINT,
         examples=(
             "trace-drain latency --filter 'service=web http.route=/cart' --since 24h",
@@ -205,7 +174,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "errors": Question(
-        summary=SENTENCES["errors"],
         row=ErrorRow,
         ask=error_groups,
         noun="error",
@@ -216,7 +184,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "deployments": Question(
-        summary=SENTENCES["deployments"],
         row=DeploymentRow,
         ask=deployments,
         noun="deployment",
@@ -227,7 +194,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "deployment-events": Question(
-        summary=SENTENCES["deployment-events"],
         row=deployment_events.DeploymentEventRow,
         ask=deployment_events.deployment_events,
         parse_own=deployment_events.parse_own,
@@ -243,7 +209,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "compare": Question(
-        summary=SENTENCES["compare"],
         row=compare.DeploymentComparison,
         ask=compare.compare,
         parse_own=compare.parse_own,
@@ -268,7 +233,6 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
     "shifts": Question(
-        summary=SENTENCES["shifts"],
         row=ShiftRow,
         ask=shifts,
         parse_own=parse_against,
@@ -285,4 +249,5 @@ QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ),
     ),
 }
+QUESTIONS: Final = {name: replace(each, summary=SENTENCES[name]) for name, each in _QUESTIONS.items()}
 """Name → question: the path `/api/v1/NAME` and the command `trace-drain NAME`."""

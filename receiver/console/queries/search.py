@@ -18,16 +18,8 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 import orjson
 from msgspec.structs import replace
 
+from receiver.console.queries.filters import filter as filters
 from receiver.console.queries.filters.close_keys import close_keys
-from receiver.console.queries.filters.filter import (
-    And,
-    Comparison,
-    Filter,
-    HasSpan,
-    Intrinsic,
-    Or,
-    TraceFilter,
-)
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.trace_sql import TraceCondition, trace_compose
 from receiver.console.queries.filters.traceql import parse_traceql
@@ -126,37 +118,29 @@ class TraceSummary(TypedDict):
     """Attribute → value of the root span, or of the earliest span that has it; empty if no span has it."""
 
 
-class SearchParameters(NamedTuple):
-    """Parameters of a search: a filter of traces, an order, and attributes of the answer."""
+class SearchQuery(NamedTuple):
+    """A search: a filter of traces in a time range, the order and the attributes of the answer."""
 
-    filter: TraceFilter
+    filter: filters.TraceFilter = filters.HasSpan(filters.And(()))
+    range: TimeRange = TimeRange()
+    limit: int = TRACES_DEFAULT
+    cursor: PageCursor | None = None
     order: Order | None = None
     """`None`: those with the newest matching spans first."""
     columns: Mapping[str, GroupKey] = {}
     """Name of an attribute in the request → its key."""
 
 
-class SearchQuery(NamedTuple):
-    """Filter, time range and limit of a search."""
-
-    filter: TraceFilter = HasSpan(And(()))
-    range: TimeRange = TimeRange()
-    limit: int = TRACES_DEFAULT
-    cursor: PageCursor | None = None
-    order: Order | None = None
-    columns: Mapping[str, GroupKey] = {}
-
-
-def parse_search(query: Mapping[str, str], time_range: TimeRange) -> SearchParameters:
-    """Parse the parameters of a search."""
+def parse_search(query: Mapping[str, str], time_range: TimeRange) -> SearchQuery:
+    """Parse the parameters of a search, without its limit and its cursor."""
     order = parse_order(query.get("sort", ""))
     if order is not None and CURSOR in query:
         raise MalformedBody("sort and cursor: expected only one; pages are sorted by time", field="sort")
     columns = parse_columns(query.get("columns", ""))
-    return SearchParameters(parse_traces(query, time_range), order, columns)
+    return SearchQuery(parse_traces(query), time_range, order=order, columns=columns)
 
 
-def parse_traces(query: Mapping[str, str], _: TimeRange) -> TraceFilter:
+def parse_traces(query: Mapping[str, str]) -> filters.TraceFilter:
     """Parse the filter of traces: in TraceQL, in the one-line form or in JSON."""
     if "filter" in query and "q" in query:
         raise MalformedBody("filter and q: expected only one of them; q is TraceQL", field="q")
@@ -279,7 +263,7 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
     parameters["limit"] = wanted.limit + 1
     # A trace without a span in the newest part may have it in the rest, which decides about NOT and AND.
     reads_whole_traces = having or condition.candidates
-    if page is None and isinstance(tree, HasSpan) and not reads_whole_traces:
+    if page is None and isinstance(tree, filters.HasSpan) and not reads_whole_traces:
         return _newest(store, statement, parameters, _recent_ns(tree.part, wanted.range, now_s))
     matched = store.rows(statement, parameters)
     if page is not None:
@@ -325,7 +309,7 @@ def _newest(
     return [*recent, *(match for match in rest if match[0] not in known)][: int(parameters["limit"])]
 
 
-def _recent_ns(tree: Filter, range_: TimeRange, now_s: float) -> int:
+def _recent_ns(tree: filters.Filter, range_: TimeRange, now_s: float) -> int:
     """Return the start of the part of the range that is read first."""
     from_ns, to_ns = range_.bounds_ns(now_s)
     newest_ns = max(from_ns, min(to_ns, int(now_s) * 10**9))
@@ -333,14 +317,14 @@ def _recent_ns(tree: Filter, range_: TimeRange, now_s: float) -> int:
     return newest_ns - min((newest_ns - from_ns) // divisor, RECENT_S_MAX * 10**9)
 
 
-def _selects_by_key(tree: Filter) -> bool:
+def _selects_by_key(tree: filters.Filter) -> bool:
     """Return whether the filter selects a small part of the table by the beginning of its sorting key."""
     match tree:
-        case Comparison(Intrinsic("project" | "service"), "=", str()):
+        case filters.Comparison(filters.Intrinsic("project" | "service"), "=", str()):
             return True
-        case And(parts):
+        case filters.And(parts):
             return any(map(_selects_by_key, parts))
-        case Or(parts):
+        case filters.Or(parts):
             return all(map(_selects_by_key, parts))
         case _:
             return False

@@ -29,4 +29,3 @@ SENTENCES: Final[Mapping[str, str]] = {
     "compare": "Compare the deployment B with the deployment A: is B worse, and where?",
     "shifts": "Show which attribute values occur more often in the spans that match FILTER than in others.",
 }
-"""Name of the question → its sentence."""

@@ -7,18 +7,21 @@ its user cannot change that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
 import orjson
 from aiohttp import web
 
+from receiver.console.api.answers import SourceRoutes, send_built, send_trace
+from receiver.console.api.lines import StreamedAnswer
 from receiver.console.api.problems import kept_headers, problem_of
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
 from receiver.console.queries.limits import NAMES_MAX, decimal_number, parse_limit
 from receiver.console.queries.search import BATCH_TRACES
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody, ReceiverError
 from receiver.time_range import TimeRange
 
@@ -31,6 +34,25 @@ _UNITS: Final = {1: "seconds", 1_000: "milliseconds", 1_000_000: "microseconds"}
 
 Form = Callable[[int, str], tuple[bytes, str]]
 """Returns the body and the content type of an error, from its status and its text."""
+
+
+class ToolRoutes(SourceRoutes):
+    """Base of the routes of a tool that reads spans."""
+
+    async def _document(
+        self, request: web.Request, build: Callable[[Store], bytes], *, is_short: bool = False
+    ) -> web.StreamResponse:
+        """Answer with a document. `is_short`: its queries read little, and do not wait for longer ones."""
+        source = self._source_for(request)
+        return await send_built(source, source.queues.short if is_short else source.queues.heavy, build)
+
+    async def _trace(
+        self, content_type: str, pieces: Callable[[Store, str], Iterator[bytes]], request: web.Request
+    ) -> web.StreamResponse:
+        """Answer with a trace. `pieces`: yields none for an unknown trace."""
+        trace_id = trace_id_of(request.match_info["id"])
+        answer = StreamedAnswer(content_type, lambda store: pieces(store, trace_id))
+        return await send_trace(self._source_for(request), answer)
 
 
 def json_line(document: object) -> bytes:

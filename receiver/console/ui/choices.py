@@ -10,16 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from receiver.console.api.source import Row
-from receiver.console.ui.numbers import ago, count, parsed
+from receiver.console.ui.numbers import ago, parsed
 from receiver.console.ui.view import View
 from receiver.errors import ReceiverError
+from receiver.sizes import counted
 
 SINCE: Final = "24h"
 """Age up to which spans are counted."""
 DEPLOYMENTS_MAX = 1_000
-"""Maximum number of deployments in a list; it has the newest."""
 SHOWN_MAX = 200
-"""Maximum number of deployments that the frame offers."""
 CACHED_S_MIN = 10.0
 """Minimum time for which a list is cached."""
 CACHED_PER_COST = 50
@@ -101,5 +100,4 @@ def _choices(name: str, rows: Sequence[Row], view: View) -> list[Choice]:
 
 
 def _text(value: str, row: Row, now_s: float) -> str:
-    noun = "span" if row["spans"] == 1 else "spans"
-    return f"{value}: {count(row['spans'])} {noun}, {ago(parsed(row['last_seen']).timestamp(), now_s)}"
+    return f"{value}: {counted(row['spans'], 'span')}, {ago(parsed(row['last_seen']).timestamp(), now_s)}"

@@ -12,8 +12,8 @@ from receiver.console.api.dead_letters import DeadLetterRoutes
 from receiver.console.api.route import Route
 from receiver.console.ui.document import go_to
 from receiver.console.ui.forms import form_of
-from receiver.console.ui.numbers import count
 from receiver.console.ui.results import Results
+from receiver.sizes import counted
 
 
 class DeadLetterForms:
@@ -35,7 +35,7 @@ class DeadLetterForms:
         replayed = await self._dead_letters.replay(request.match_info["id"])
         if not replayed.segment:
             return self._done(f"{replayed.id} had no row to store and is deleted.")
-        rows = f"{count(replayed.rows)} {'row' if replayed.rows == 1 else 'rows'}"
+        rows = counted(replayed.rows, "row")
         return self._done(f"{rows} of {replayed.id} moved into the journal as segment {replayed.segment}.")
 
     async def _drop(self, request: web.Request) -> web.Response:

@@ -30,7 +30,6 @@ TITLES: Final = {
     HTTPStatus.CONFLICT: "This is not possible now",
     HTTPStatus.BAD_GATEWAY: "The installation is not complete",
 }
-"""Headings by status."""
 TITLE = "This did not work"
 """Heading for statuses without an entry in `TITLES`."""
 

@@ -74,13 +74,11 @@ class ReceiverFacts:
     admin: Callable[[], AdminReport | None]
     """Reads metrics and checks of all processes from the admin port; blocks."""
     pool: ThreadPoolExecutor
-    """Threads for the functions that block."""
     project_name: Callable[[str], str] = no_name
     """Returns the name of a project; empty if it is not known."""
     refresh_events: RefreshEvents = fetch_nothing
     results: Results = field(default_factory=Results)
     refusals: Callable[[], RefusalReport] = lambda: refused.report
-    """Returns the refusals of all processes."""
 
     @property
     def settings(self) -> Settings:

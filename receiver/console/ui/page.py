@@ -9,7 +9,6 @@ from receiver.console.ui.view import View
 from receiver.settings import Role
 
 Context = dict[str, Any]
-"""Variables of the page's template."""
 
 
 class Page(NamedTuple):

@@ -233,14 +233,12 @@ class Site:
         return _json(orjson.dumps(found or []))
 
     async def _span(self, request: web.Request) -> web.Response:
-        """Answer with all fields of a span."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
         if row is None:
             raise web.HTTPNotFound
         return _json(orjson.dumps(details(row)))
 
     async def _linking(self, request: web.Request) -> web.Response:
-        """Answer with the spans that link to a span."""
         ids = request.match_info["id"], request.match_info["span"]
         return _json(orjson.dumps(await linking(self._source_for(request), *ids)))
 

@@ -168,7 +168,7 @@ def of_durations(*durations_ns: int) -> Heatmap:
                 "errors": 0,
             }
         )
-    return heatmap(rows, Timeline(view), view)
+    return heatmap(rows, Timeline(view))
 
 
 @each_case(

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from receiver.console.api import source
 from receiver.console.api.source import SqlAnswer
 from receiver.console.queries.raw_sql.statement import QUERY_CHARS_MAX, Column
-from receiver.console.ui.charts.result_chart import BARS_MAX, HUES, result_chart
+from receiver.console.ui.charts.result_chart import BARS_MAX, LINES_MAX, result_chart
 from receiver.console.ui.pages.sql import (
     CELL_CHARS_MAX,
     EXAMPLES,
@@ -324,14 +324,14 @@ def test_lines_are_in_the_order_of_time_and_at_their_times() -> None:
 
 
 def test_lines_and_bars_that_are_left_out_are_counted() -> None:
-    numbers = len(HUES) + 2
+    numbers = LINES_MAX + 2
 
     lines = result_chart(answer_of([TIME, *["UInt8"] * numbers], ("2026-01-01 00:00:00", *range(numbers))))
     bars = result_chart(answer_of(["String", "UInt8"], *[(str(index), 1) for index in range(BARS_MAX + 3)]))
 
     assert lines is not None
     assert bars is not None
-    assert (len(lines.legend), lines.left_out) == (len(HUES), 2)
+    assert (len(lines.legend), lines.left_out) == (LINES_MAX, 2)
     assert (len(bars.bars), bars.left_out) == (BARS_MAX, 3)
 
 

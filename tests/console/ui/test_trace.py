@@ -64,7 +64,7 @@ async def test_trace_is_parsed_and_arranged_outside_of_the_event_loop(
 
         return recording
 
-    monkeypatch.setattr("receiver.console.api.source.rows_of", recorded(rows_of, "parse"))
+    monkeypatch.setattr("receiver.console.api.source.traces.rows_of", recorded(rows_of, "parse"))
     monkeypatch.setattr("receiver.console.ui.pages.trace.trace_of", recorded(trace_of, "arrange"))
 
     await page_of(site, f"/trace/{1:032x}")

@@ -10,27 +10,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
-from receiver.console.queries.aggregates.red_measures import (
-    COUNTS_OF_ROWS,
-    COUNTS_OF_SPANS,
-    OF_ROWS,
-    OF_SPANS,
-)
+from receiver.console.queries.aggregates import red_measures, time_buckets
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
-from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, rollup_of
-from receiver.console.queries.aggregates.time_buckets import (
-    BUCKET_S,
-    BUCKET_S_OF_HOUR,
-    COMPLETE,
-    SECONDS_OF_BUCKET,
-    SECONDS_OF_RANGE,
-    START,
-    parse_every,
-)
-from receiver.console.queries.filters.close_keys import close_group_keys
+from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, lines_of_groups, rollup_of
 from receiver.console.queries.group_key import GroupKey, parse_attribute_key, parse_group_key
-from receiver.console.queries.limits import LimitedLines, parse_limit, within_time
-from receiver.console.queries.parameter_types import LENGTH, TEXT, whole_number, with_default
+from receiver.console.queries.limits import LimitedLines, parse_limit
+from receiver.console.queries.parameter_types import TEXT, whole_number, with_default
 from receiver.console.queries.question import Asked, Parameter
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import Sql, compose
@@ -48,15 +33,15 @@ class Measure(NamedTuple):
     """A measure of a set of spans: what its groups need to have, and its value."""
 
     value: Sql
-    of_spans: Sql = COUNTS_OF_SPANS
-    of_rows: Sql = COUNTS_OF_ROWS
+    of_spans: Sql = red_measures.COUNTS_OF_SPANS
+    of_rows: Sql = red_measures.COUNTS_OF_ROWS
     """The same columns, of the rows of a rollup."""
     size: Sql = Sql("spans")
     """Column that orders the groups. Spans for ratios and durations: a slow span is no large group."""
 
 
 def _of_durations(value: Sql) -> Measure:
-    return Measure(value, OF_SPANS, OF_ROWS)
+    return Measure(value, red_measures.OF_SPANS, red_measures.OF_ROWS)
 
 
 _MEASURES: Final[Mapping[str, Measure]] = {
@@ -96,11 +81,7 @@ PARAMETERS: Final = (
         "number of groups; the spans of all smaller groups are one group, the rest",
         schema=whole_number(1, TOP_MAX, TOP_DEFAULT),
     ),
-    Parameter(
-        "every",
-        "the length of an interval, such as 5m: adds a line for each group and interval",
-        schema=LENGTH,
-    ),
+    time_buckets.every_parameter(": adds a line for each group and interval"),
     SPANS,
 )
 
@@ -184,7 +165,6 @@ class ChartParameters(NamedTuple):
     """Attribute of which the measure is the sum or the average."""
     top: int
     counted: Sql
-    """Condition for the spans that count."""
     every_s: int
     """Length of an interval; 0: only the lines of the whole range."""
 
@@ -195,7 +175,6 @@ class ChartSource(NamedTuple):
     table: Sql
     measures: Sql
     sizes: Sql
-    """Columns that order the groups."""
 
 
 def parse_own(query: Mapping[str, str], time_range: TimeRange) -> ChartParameters:
@@ -207,7 +186,7 @@ def parse_own(query: Mapping[str, str], time_range: TimeRange) -> ChartParameter
         number=number,
         top=parse_limit(query.get("top", str(TOP_DEFAULT)), TOP_MAX, "top"),
         counted=parse_spans(query),
-        every_s=parse_every(query, time_range, time.time()),
+        every_s=time_buckets.parse_every(query, time_range, time.time()),
     )
 
 
@@ -238,13 +217,9 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
     found = [group.expressions(store) for group in own.groups]
     where = selected.where(own.counted, *(key.is_present_sql for key in found))
     keys = [key.value_sql for key in found]
-    begin_s, end_s = asked.range.past_s(now_s)
     parameters: dict[str, str | int] = {
         **selected.parameters,
-        # Parameters are whole numbers or texts; the engine parses the text.
-        "begin_s": str(begin_s),
-        "end_s": str(end_s),
-        "every_s": own.every_s,
+        **time_buckets.bucket_parameters(asked.range, own.every_s, now_s),
         "top": own.top,
         "limit": asked.limit + 1,
     }
@@ -254,22 +229,24 @@ def chart(store: Store, asked: Asked[ChartParameters], now_s: float) -> LimitedL
     if own.number:
         number = own.number.expressions(store).value_sql
         of_spans = compose(
-            _NUMBERS_OF_SPANS, counts=COUNTS_OF_SPANS, function=measure.of_spans, number=number
+            _NUMBERS_OF_SPANS, counts=red_measures.COUNTS_OF_SPANS, function=measure.of_spans, number=number
         )
         sizes, wanted = of_spans, None
     else:
-        of_spans, sizes = measure.of_spans, COUNTS_OF_SPANS
+        of_spans, sizes = measure.of_spans, red_measures.COUNTS_OF_SPANS
         wanted = rollup_of(asked, own.groups, own.counted, own.every_s, selected, now_s)
     spans = compose("{table} WHERE {where}", where=where)
     statement = Statement(
-        _statement(own, keys, BUCKET_S, ChartSource(spans, of_spans, sizes)),
-        _statement(own, keys, BUCKET_S_OF_HOUR, ChartSource(SOURCE, measure.of_rows, COUNTS_OF_ROWS)),
+        _statement(own, keys, time_buckets.BUCKET_S, ChartSource(spans, of_spans, sizes)),
+        _statement(
+            own,
+            keys,
+            time_buckets.BUCKET_S_OF_HOUR,
+            ChartSource(SOURCE, measure.of_rows, red_measures.COUNTS_OF_ROWS),
+        ),
         parameters,
     )
-    lines = rollup_lines(store, statement, wanted)
-    return LimitedLines(
-        within_time(lines), asked.limit, lambda: close_group_keys(store, own.groups, asked.range, now_s)
-    )
+    return lines_of_groups(store, statement, asked, own.groups, wanted, now_s)
 
 
 def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source: ChartSource) -> Sql:
@@ -284,12 +261,12 @@ def _statement(own: ChartParameters, keys: Sequence[Sql], bucket_s: Sql, source:
         measures=source.measures,
         second_group=Sql("second AS second_group,") if len(keys) == KEYS_MAX else Sql(""),
         is_rest=compose(_IS_REST, **pieces, source=source.table, measures=source.sizes) if keys else Sql("0"),
-        start=START,
-        complete=COMPLETE,
+        start=time_buckets.START,
+        complete=time_buckets.COMPLETE,
         bucket_s=bucket_s if of_intervals else Sql("toInt64(0)"),
         is_total=Sql("grouping(bucket_s) = 1") if of_intervals else Sql("1 = 1"),
         sets=_SETS_WITH_INTERVALS if of_intervals else _SETS,
-        seconds_of_bucket=SECONDS_OF_BUCKET if of_intervals else SECONDS_OF_RANGE,
-        seconds_of_range=SECONDS_OF_RANGE,
+        seconds_of_bucket=time_buckets.SECONDS_OF_BUCKET if of_intervals else time_buckets.SECONDS_OF_RANGE,
+        seconds_of_range=time_buckets.SECONDS_OF_RANGE,
         value=own.measure.value,
     )

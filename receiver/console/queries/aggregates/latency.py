@@ -13,24 +13,18 @@ from receiver.console.queries.aggregates.time_buckets import (
     COMPLETE,
     START,
     automatic_every_s,
+    bucket_parameters,
+    every_parameter,
     parse_every,
 )
 from receiver.console.queries.limits import LimitedLines, limited_lines
-from receiver.console.queries.parameter_types import LENGTH
-from receiver.console.queries.question import Asked, Parameter
+from receiver.console.queries.question import Asked
 from receiver.console.queries.selection import selection
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Parameters, Store
 from receiver.time_range import TimeRange
 
-PARAMETERS: Final = (
-    Parameter(
-        "every",
-        "the length of a time interval, such as 5m; chosen from the time range if omitted",
-        schema=LENGTH,
-    ),
-    SPANS,
-)
+PARAMETERS: Final = (every_parameter("; chosen from the time range if omitted"), SPANS)
 BUCKETS_PER_OCTAVE = 4
 _OCTAVES = 64
 
@@ -82,7 +76,6 @@ class LatencyParameters(NamedTuple):
     """Parameters of this question."""
 
     counted: Sql
-    """Condition for the spans that count."""
     every_s: int
     """Length of a time bucket; 0: chosen from the time range."""
 
@@ -97,13 +90,10 @@ def latency(store: Store, asked: Asked[LatencyParameters], now_s: float) -> Limi
     selected = selection(store, asked, now_s)
     where = selected.where(asked.own.counted)
     statement = compose(_LATENCY, start=START, complete=COMPLETE, bucket_s=BUCKET_S, where=where)
-    begin_s, end_s = asked.range.past_s(now_s)
+    every_s = asked.own.every_s or automatic_every_s(asked.range, now_s)
     parameters: Parameters = {
         **selected.parameters,
-        "every_s": asked.own.every_s or automatic_every_s(asked.range, now_s),
-        # Parameters are whole numbers or texts; the engine parses the text.
-        "begin_s": str(begin_s),
-        "end_s": str(end_s),
+        **bucket_parameters(asked.range, every_s, now_s),
         "lower_ns": BOUNDS_NS,
         "upper_ns": _UPPER_NS,
     }

@@ -6,28 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
-from receiver.console.queries.aggregates.red_measures import (
-    ESTIMATES_OF_ROWS,
-    ESTIMATES_OF_SPANS,
-    OF_ROWS,
-    OF_SPANS,
-    PERCENTILES,
-)
+from receiver.console.queries.aggregates import red_measures, time_buckets
 from receiver.console.queries.aggregates.requests import SPANS, parse_spans
-from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, rollup_lines, rollup_of
-from receiver.console.queries.aggregates.time_buckets import (
-    BUCKET_S,
-    BUCKET_S_OF_HOUR,
-    COMPLETE,
-    SECONDS_OF_BUCKET,
-    SECONDS_OF_RANGE,
-    START,
-    parse_every,
-)
-from receiver.console.queries.filters.close_keys import close_group_keys
+from receiver.console.queries.aggregates.rollup_lines import SOURCE, Statement, lines_of_groups, rollup_of
 from receiver.console.queries.group_key import GroupKey, parse_group_key
-from receiver.console.queries.limits import LimitedLines, within_time
-from receiver.console.queries.parameter_types import LENGTH, TEXT, with_default
+from receiver.console.queries.limits import LimitedLines
+from receiver.console.queries.parameter_types import TEXT, with_default
 from receiver.console.queries.question import Asked, Parameter
 from receiver.console.queries.rollup.tables import IS_REQUEST
 from receiver.console.queries.selection import selection
@@ -42,11 +26,7 @@ PARAMETERS: Final = (
         "service if omitted",
         schema=with_default(TEXT, "service"),
     ),
-    Parameter(
-        "every",
-        "the length of an interval, such as 5m: prints a line for each group and interval",
-        schema=LENGTH,
-    ),
+    time_buckets.every_parameter(": prints a line for each group and interval"),
     SPANS,
 )
 
@@ -80,7 +60,9 @@ ORDER BY group_spans DESC, group, bucket_s
 LIMIT {limit:UInt64}
 {settings}
 """
-_START: Final = compose("{start} AS start, {complete} AS complete,", start=START, complete=COMPLETE)
+_START: Final = compose(
+    "{start} AS start, {complete} AS complete,", start=time_buckets.START, complete=time_buckets.COMPLETE
+)
 
 
 class RedRow(TypedDict):
@@ -118,12 +100,12 @@ def parse_own(query: Mapping[str, str], time_range: TimeRange) -> RedParameters:
     return RedParameters(
         group=parse_group_key(query.get("by", "service")),
         counted=parse_spans(query),
-        every_s=parse_every(query, time_range, time.time()),
+        every_s=time_buckets.parse_every(query, time_range, time.time()),
     )
 
 
 def red(
-    store: Store, asked: Asked[RedParameters], now_s: float, percentiles: Sql = PERCENTILES
+    store: Store, asked: Asked[RedParameters], now_s: float, percentiles: Sql = red_measures.PERCENTILES
 ) -> LimitedLines:
     """Return a line for each group, or with `every` for each of its buckets; large groups first.
 
@@ -133,37 +115,31 @@ def red(
     selected = selection(store, asked, now_s)
     found = group.expressions(store)
     where = selected.where(counted, found.is_present_sql)
-    begin_s, end_s = asked.range.past_s(now_s)
     parameters = {
         **selected.parameters,
         **group.parameters,
-        # Parameters are whole numbers or texts; the engine parses the text.
-        "begin_s": str(begin_s),
-        "end_s": str(end_s),
-        "every_s": every_s,
+        **time_buckets.bucket_parameters(asked.range, every_s, now_s),
         "limit": asked.limit + 1,
     }
     statement = Statement(
         _statement(
             found.value_sql,
-            BUCKET_S if every_s else None,
-            joined(", ", (OF_SPANS, ESTIMATES_OF_SPANS)),
+            time_buckets.BUCKET_S if every_s else None,
+            joined(", ", (red_measures.OF_SPANS, red_measures.ESTIMATES_OF_SPANS)),
             percentiles,
             compose("{table} WHERE {where}", where=where),
         ),
         _statement(
             found.value_sql,
-            BUCKET_S_OF_HOUR if every_s else None,
-            joined(", ", (OF_ROWS, ESTIMATES_OF_ROWS)),
+            time_buckets.BUCKET_S_OF_HOUR if every_s else None,
+            joined(", ", (red_measures.OF_ROWS, red_measures.ESTIMATES_OF_ROWS)),
             percentiles,
             SOURCE,
         ),
         parameters,
     )
-    lines = rollup_lines(store, statement, rollup_of(asked, (group,), counted, every_s, selected, now_s))
-    return LimitedLines(
-        within_time(lines), asked.limit, lambda: close_group_keys(store, (group,), asked.range, now_s)
-    )
+    wanted = rollup_of(asked, (group,), counted, every_s, selected, now_s)
+    return lines_of_groups(store, statement, asked, (group,), wanted, now_s)
 
 
 def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql, source: Sql) -> Sql:
@@ -171,7 +147,7 @@ def _statement(group: Sql, bucket_s: Sql | None, measures: Sql, percentiles: Sql
     return compose(
         _RED,
         start=_START if bucket_s else Sql(""),
-        seconds=SECONDS_OF_BUCKET if bucket_s else SECONDS_OF_RANGE,
+        seconds=time_buckets.SECONDS_OF_BUCKET if bucket_s else time_buckets.SECONDS_OF_RANGE,
         group=group,
         group_spans=Sql("sum(spans) OVER (PARTITION BY group)") if bucket_s else Sql("spans"),
         bucket_s=bucket_s or Sql("toInt64(0)"),

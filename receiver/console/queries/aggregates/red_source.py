@@ -31,9 +31,7 @@ class Wanted(NamedTuple):
     to_ns: int = 0
     rollup: Rollup = OPERATIONS
     condition: Sql = Sql("1")
-    """Condition on the keys of the rollup."""
     parameters: Mapping[str, str | int] = {}
-    """Parameters of the condition."""
     measures: tuple[str, ...] = tuple(MEASURES)
     by_hour: bool = False
     """Whether the query needs the hours of a day separately."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
+from receiver.console.queries.filters.close_keys import close_group_keys
 from receiver.console.queries.filters.filter import Comparison, Exists, Intrinsic, terms
 from receiver.console.queries.group_key import FIELDS, GroupKey
+from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, IS_REQUEST, OPERATIONS
 from receiver.console.queries.selection import Selection
@@ -99,6 +101,22 @@ def rollup_lines(store: Store, statement: Statement, wanted: Wanted | None) -> I
         return Reading(sql, {**statement.parameters, **source.parameters}, source.is_unchanged)
 
     return lines_of_reading(store, reading, lambda: (statement.of_spans, statement.parameters))
+
+
+def lines_of_groups(  # noqa: PLR0913, PLR0917 - as `rollup_of`
+    store: Store,
+    statement: Statement,
+    asked: Asked[Any],
+    groups: Sequence[GroupKey],
+    wanted: Wanted | None,
+    now_s: float,
+) -> LimitedLines:
+    """Run the statement. Without a line, suggest attributes with keys similar to those of the groups."""
+    return LimitedLines(
+        within_time(rollup_lines(store, statement, wanted)),
+        asked.limit,
+        lambda: close_group_keys(store, groups, asked.range, now_s),
+    )
 
 
 def lines_of_reading(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from receiver.console.queries.parameter_types import LENGTH
+from receiver.console.queries.question import Parameter
 from receiver.engine.sql_text import Sql, compose
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange, parse_seconds
 
 BUCKETS_MAX = 1_000
-"""Maximum number of time buckets in an answer."""
 _BUCKETS_AUTOMATIC = 60
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _STEPS_S: Final = (
@@ -39,6 +40,18 @@ SECONDS_OF_BUCKET: Final = Sql(
 )
 """Seconds of a bucket that are in the time range. Buckets after now hold spans of a clock that is ahead."""
 SECONDS_OF_RANGE: Final = Sql("({end_s:Float64} - {begin_s:Float64})")
+
+
+def every_parameter(about: str) -> Parameter:
+    """Return the parameter for the length of a bucket."""
+    return Parameter("every", f"the length of an interval, such as 5m{about}", schema=LENGTH)
+
+
+def bucket_parameters(time_range: TimeRange, every_s: int, now_s: float) -> dict[str, str | int]:
+    """Return the parameters of the expressions of this module."""
+    begin_s, end_s = time_range.past_s(now_s)
+    # Parameters are whole numbers or texts; the engine parses the text.
+    return {"begin_s": str(begin_s), "end_s": str(end_s), "every_s": every_s}
 
 
 def parse_every(query: Mapping[str, str], time_range: TimeRange, now_s: float) -> int:

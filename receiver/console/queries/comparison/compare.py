@@ -33,7 +33,6 @@ OPERATIONS_DEFAULT = 100
 OPERATIONS_MAX = 5_000
 """Maximum number of operations that a comparison judges; it fails if there are more."""
 SHIFTS_SHOWN = 10
-"""Maximum number of attribute shifts in a comparison."""
 _COMPARED_KEYS = frozenset({"deployment", "status"})
 """Fields of spans that differ by definition, or that the operations show."""
 

@@ -14,7 +14,6 @@ from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store
 
 NEW_ERRORS_MAX = 100
-"""Maximum number of new errors in a comparison, which also has their total number."""
 
 _NEW_ERRORS = """
 SELECT

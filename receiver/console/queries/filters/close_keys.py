@@ -9,15 +9,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from receiver.console.queries.filters.filter import (
-    And,
-    Attribute,
-    Exists,
-    HasSpan,
-    TraceFilter,
-    spansets,
-    terms,
-)
+from receiver.console.queries.filters import filter as filters
 from receiver.console.queries.filters.filter_values import attribute_text
 from receiver.console.queries.group_key import GroupKey
 from receiver.engine.sql_text import compose
@@ -66,7 +58,7 @@ LIMIT {keys_max}
 )
 
 
-def close_keys(store: Store, tree: TraceFilter, range_parameters: Parameters) -> list[str]:
+def close_keys(store: Store, tree: filters.TraceFilter, range_parameters: Parameters) -> list[str]:
     """Return stored attributes whose keys are similar to those keys of the filter that no span has.
 
     `range_parameters`: `from_ns` and `to_ns`. Reads a part of the spans, so rare attributes may be missing.
@@ -74,9 +66,9 @@ def close_keys(store: Store, tree: TraceFilter, range_parameters: Parameters) ->
     wanted = {
         term.field: None
         # A dictionary and not a set, to keep the order of the filter.
-        for spanset in spansets(tree)
-        for term in terms(spanset.part)
-        if isinstance(term.field, Attribute)
+        for spanset in filters.spansets(tree)
+        for term in filters.terms(spanset.part)
+        if isinstance(term.field, filters.Attribute)
         and term.field.scope in ("", *_SCOPES)
         and len(term.field.key) <= KEY_CHARACTERS_MAX
     }
@@ -97,11 +89,13 @@ def close_group_keys(
     store: Store, groups: Iterable[GroupKey], time_range: TimeRange, now_s: float
 ) -> list[str]:
     """Return stored attributes with keys similar to those group keys that no span has."""
-    keys = tuple(Exists(Attribute(group.scope, group.key)) for group in groups if not group.column)
-    return close_keys(store, HasSpan(And(keys)), time_range.parameters(now_s)) if keys else []
+    keys = tuple(
+        filters.Exists(filters.Attribute(group.scope, group.key)) for group in groups if not group.column
+    )
+    return close_keys(store, filters.HasSpan(filters.And(keys)), time_range.parameters(now_s)) if keys else []
 
 
-def _close(attribute: Attribute, present: set[tuple[str, str]]) -> list[str]:
+def _close(attribute: filters.Attribute, present: set[tuple[str, str]]) -> list[str]:
     scopes = (attribute.scope,) if attribute.scope else _SCOPES
     if any((scope, attribute.key) in present for scope in scopes):
         return []

@@ -117,7 +117,6 @@ class _Reader:
         self._terms = 0
 
     def traces(self, node: object, path: str, depth: int) -> TraceFilter:
-        """Read a condition on traces."""
         if not _has_spanset(node, depth):
             return HasSpan(self.spans(node, path, depth))
         key, inside = _group(node, path, depth)
@@ -134,7 +133,6 @@ class _Reader:
         return self.traces(node, path, depth)
 
     def spans(self, node: object, path: str, depth: int) -> Filter:
-        """Read a condition on spans."""
         if not isinstance(node, dict) or not any(key in node for key in _GROUPS):
             return self._comparison(node, path)
         key, inside = _group(node, path, depth)

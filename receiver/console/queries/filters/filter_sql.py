@@ -199,7 +199,6 @@ class Compiler:
         )
 
     def _matches(self, found: Lookup, comparison: Comparison | None) -> str:
-        """Return the test of an attribute."""
         if comparison is None:
             return found.is_present
         test = self._test(found.value, comparison)
@@ -209,7 +208,6 @@ class Compiler:
         return test if is_exact and not found.is_nullable else f"{found.is_present} AND {test}"
 
     def _test(self, value: str, comparison: Comparison) -> str:
-        """Return the test of an expression."""
         operator, wanted = comparison.operator, comparison.value
         negation = "NOT " if operator in ("!=", "!~") else ""
         if isinstance(wanted, Wildcard):

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from receiver.console.queries.raw_sql.allowed import (
-    NO_EXTRAS,
-    TABLE_FUNCTIONS,
-    TABLES,
-    Extras,
-    is_allowed_function,
-)
+from receiver.console.queries.raw_sql import allowed
 from receiver.engine.sql_text import compose
 from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement
@@ -57,27 +51,27 @@ class Catalog(NamedTuple):
     """Functions that an administrator of the server defined, perhaps under the name of an allowed one."""
     database: str
     """Our own database, whose name may precede that of an allowed table."""
-    extras: Extras = NO_EXTRAS
+    extras: allowed.Extras = allowed.NO_EXTRAS
 
     def allows(self, function: str) -> bool:
         """Return whether a call of this function is allowed. The case of its name does not matter."""
-        return is_allowed_function(function) or function.lower() in self.extras.functions
+        return allowed.is_allowed_function(function) or function.lower() in self.extras.functions
 
 
 def columns_by_table(store: Store) -> Iterator[bytes]:
     """Yield a line for each column of the tables that a statement may read: table, name and type."""
-    return store.lines(_COLUMNS, {"tables": sorted(TABLES)})
+    return store.lines(_COLUMNS, {"tables": sorted(allowed.TABLES)})
 
 
 def read_catalog(
-    connection: ReadOnlyConnection | Store, names: Iterable[str], extras: Extras = NO_EXTRAS
+    connection: ReadOnlyConnection | Store, names: Iterable[str], extras: allowed.Extras = allowed.NO_EXTRAS
 ) -> Catalog:
     """Return the catalog for names in lower case. Raises `InvalidStatement` for an unusual database."""
     rows = connection.rows(
         _NAMES,
         {
             "names": sorted(set(names)),
-            "tables": sorted(TABLES),
+            "tables": sorted(allowed.TABLES),
             "engines": list(_ENGINES),
         },
     )
@@ -90,12 +84,12 @@ def read_catalog(
     # APPLY with the name of a column calls the function of that name, which the tree check refuses.
     columns = {name.partition(".")[0].lower() for name in named("column")}
     functions = {name.lower() for name in named("function")}
-    forbidden = {name for name in functions if not is_allowed_function(name)} - extras.functions
-    reserved = (named("table") - TABLES) | named("database") | named("user function")
+    forbidden = {name for name in functions if not allowed.is_allowed_function(name)} - extras.functions
+    reserved = (named("table") - allowed.TABLES) | named("database") | named("user function")
     return Catalog(
         keywords=frozenset(name.lower() for name in named("keyword")),
         reserved=frozenset(name.lower() for name in reserved)
-        | (forbidden - columns - TABLE_FUNCTIONS)
+        | (forbidden - columns - allowed.TABLE_FUNCTIONS)
         | (_HIDDEN_DATABASES - own),
         user_functions=frozenset(name.lower() for name in named("user function")),
         database=own.pop(),

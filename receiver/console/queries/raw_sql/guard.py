@@ -14,15 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from receiver.console.queries.raw_sql.allowed import (
-    BEFORE_PARENTHESIS,
-    KEYWORDS,
-    PATTERN_ARGUMENT,
-    SEARCH_ARGUMENT,
-    SEARCH_CHARS_MAX,
-    TABLE_FUNCTIONS,
-    TYPED,
-)
+from receiver.console.queries.raw_sql import allowed
 from receiver.console.queries.raw_sql.catalog import Catalog
 from receiver.console.queries.raw_sql.patterns import PATTERN_CHARS_MAX, is_linear
 from receiver.console.queries.raw_sql.tokens import Kind, Token, literal_text
@@ -72,11 +64,11 @@ def check_tokens(tokens: list[Token], catalog: Catalog) -> None:
         after = tokens[place + 1] if place + 1 < len(tokens) else _BEFORE
         if token.kind is Kind.NAME:
             _check_name(token, before, after, catalog)
-            if token.text.lower() in TYPED and after.text == "(":
+            if token.text.lower() in allowed.TYPED and after.text == "(":
                 _check_type(tokens, place + 1)
-            if token.text.lower() in PATTERN_ARGUMENT:
+            if token.text.lower() in allowed.PATTERN_ARGUMENT:
                 _check_pattern(tokens, place)
-            if token.text.lower() in SEARCH_ARGUMENT:
+            if token.text.lower() in allowed.SEARCH_ARGUMENT:
                 _check_search(tokens, place)
         if before.text == "COLUMNS" and token.text == "(" and after.kind is Kind.TEXT and "\\" in after.text:
             raise InvalidStatement("the pattern of COLUMNS contains a backslash; expected one without")
@@ -107,7 +99,7 @@ def _is_keyword(token: Token, after: Token, catalog: Catalog) -> bool:
     # The engine writes keywords in upper case, and may write a name like a keyword in lower case.
     if token.is_quoted or token.text != token.text.upper() or token.text.lower() not in catalog.keywords:
         return False
-    if token.text in KEYWORDS and (after.text != "(" or token.text in BEFORE_PARENTHESIS):
+    if token.text in allowed.KEYWORDS and (after.text != "(" or token.text in allowed.BEFORE_PARENTHESIS):
         return True
     if after.text == "(" and catalog.allows(token.text):
         return False
@@ -118,7 +110,7 @@ def _check_call(name: str, before: Token, catalog: Catalog) -> None:
     # The list of columns of a table alias looks like a call.
     if before.text == "AS":
         raise InvalidStatement("an alias has a list of columns; expected aliases in the SELECT")
-    is_allowed = catalog.allows(name) or name.lower() in TABLE_FUNCTIONS
+    is_allowed = catalog.allows(name) or name.lower() in allowed.TABLE_FUNCTIONS
     if not is_allowed or name.lower() in catalog.user_functions:
         raise InvalidStatement(f"the function {name} is not allowed")
 
@@ -127,7 +119,7 @@ def _check_applied(name: str, after: Token, catalog: Catalog) -> None:
     """Check what follows APPLY: the name of a function without an argument, or the parameter of a lambda."""
     if after.text == "->":
         return
-    if name.lower() in TYPED:
+    if name.lower() in allowed.TYPED:
         raise InvalidStatement(f"the function {name} is not allowed in APPLY; expected APPLY(x -> …)")
     _check_call(name, _BEFORE, catalog)
 
@@ -144,7 +136,7 @@ def _check_type(tokens: list[Token], opening: int) -> None:
 def _check_pattern(tokens: list[Token], name: int) -> None:
     """Raise unless a name begins a call whose pattern is a literal that `is_linear` accepts."""
     function = tokens[name].text
-    pattern = _argument(tokens, name + 1, PATTERN_ARGUMENT[function.lower()])
+    pattern = _argument(tokens, name + 1, allowed.PATTERN_ARGUMENT[function.lower()])
     if len(pattern) != 1 or pattern[0].kind is not Kind.TEXT:
         raise InvalidStatement(
             f"the pattern of {function} is not a literal; expected a call with a text in quotes"
@@ -162,17 +154,17 @@ def _check_search(tokens: list[Token], name: int) -> None:
     if function == "ILIKE" and after and after[0].text != "(":
         search = after
     else:
-        search = _argument(tokens, name + 1, SEARCH_ARGUMENT[function.lower()])
+        search = _argument(tokens, name + 1, allowed.SEARCH_ARGUMENT[function.lower()])
     if not search or not all(map(_is_short, search)):
         raise InvalidStatement(
-            f"the text that {function} searches for is not a literal of at most {SEARCH_CHARS_MAX} "
+            f"the text that {function} searches for is not a literal of at most {allowed.SEARCH_CHARS_MAX} "
             "characters; expected lower() of both texts and the function for equal case"
         )
 
 
 def _is_short(token: Token) -> bool:
     """Return whether a token is a short literal, a parameter, or a part of a list of them."""
-    is_literal = token.kind is Kind.TEXT and len(token.text) <= SEARCH_CHARS_MAX
+    is_literal = token.kind is Kind.TEXT and len(token.text) <= allowed.SEARCH_CHARS_MAX
     return is_literal or token.kind is Kind.PLACEHOLDER or token.text in ("[", "]", ",")
 
 

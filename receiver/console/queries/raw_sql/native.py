@@ -85,7 +85,6 @@ def _skip_prefix(source: _Source, kind: str) -> None:
 
 
 def _skip_values(source: _Source, kind: str, rows: int) -> None:
-    """Read over the values of a type."""
     # The format has no byte for no values.
     if not rows:
         return
@@ -152,7 +151,6 @@ class _Source:
         self._place = 0
 
     def is_at_end(self) -> bool:
-        """Return whether no byte is left."""
         return self._place == len(self._bytes) and not self._pull()
 
     def taken(self) -> bytes:
@@ -181,13 +179,11 @@ class _Source:
                 return value
 
     def text(self) -> str:
-        """Read a text."""
         length = self.number()
         self.skip(length)
         return self._bytes[self._place - length : self._place].decode()
 
     def skip_texts(self, count: int) -> None:
-        """Read over this number of texts."""
         for _ in range(count):
             # Most texts are short and complete: one byte is their length.
             if self._place < len(self._bytes) and (length := self._bytes[self._place]) < _MORE:

@@ -37,10 +37,8 @@ from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement, MalformedBody, StoreTrouble
 
 QUERY_CHARS_MAX = 16_000
-"""Length of a statement."""
 LINES_DEFAULT = 1_000
 LINES_MAX = 100_000
-"""Maximum number of lines of an answer."""
 RESULT_BYTES_MAX = 512 << 20
 """Maximum size of an answer in the engine."""
 SPILLED_BYTES_MAX = 2 << 30
@@ -51,7 +49,6 @@ RANGE_ELEMENTS_MAX = 10_000_000
 """Elements of the arrays that `range` makes for one block."""
 
 FORMATS: Final = (ExportFormat.JSONL, ExportFormat.CSV, ExportFormat.PARQUET)
-"""Formats of an answer."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "session_timezone": "UTC",

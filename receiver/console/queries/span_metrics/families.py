@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from receiver.console.queries.span_metrics.series import (
@@ -21,6 +21,19 @@ BOUNDS: Final = tuple(range(-8, 6))
 """Exponents of the classic bounds: 2^-8 s (3.9 ms) to 2^5 s (32 s), each of which ends a native bucket."""
 _WHAT: Final = "requests (server and consumer spans, and spans without a parent) that are stored"
 _FOLDED: Final = f"Above api.span_metrics_series_max, further requests are counted with labels {OTHER}."
+
+
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[SpanSeries], TraceExemplar | None]], ...]] = (
+    ("requests", f"Number of {_WHAT}. {_FOLDED}", lambda each: each.slow),
+    ("errors", f"Number of {_WHAT} and have the status Error.", lambda each: each.failed),
+    (
+        "estimated_requests",
+        "Estimated number of requests before sampling: the sum of the weights of the stored ones.",
+        lambda _: None,
+    ),
+    ("estimated_errors", "Estimated number of failed requests before sampling.", lambda _: None),
+)
+"""Name of a counter and of its field of a series, its help, and the exemplar of its samples."""
 
 
 class Bucket(NamedTuple):
@@ -80,32 +93,14 @@ class Family(NamedTuple):
 def families(counts: SpanCounts, series_max: int, waiting: int) -> Iterator[Family]:
     """Yield all families. `waiting`: stored segments that are not counted yet."""
     series = [(_labels(key), each) for key, each in sorted(counts.series.items())]
-    yield Family(
-        "requests",
-        "counter",
-        f"Number of {_WHAT}. {_FOLDED}",
-        [MetricSample(labels, each.requests, each.slow, each.created_s) for labels, each in series],
-    )
-    yield Family(
-        "errors",
-        "counter",
-        f"Number of {_WHAT} and have the status Error.",
-        [MetricSample(labels, each.errors, each.failed, each.created_s) for labels, each in series],
-    )
-    # Without sampling they are equal to the two above.
-    if any(each.estimated_requests != each.requests for _, each in series):
-        yield Family(
-            "estimated_requests",
-            "counter",
-            "Estimated number of requests before sampling: the sum of the weights of the stored ones.",
-            [MetricSample(labels, each.estimated_requests, None, each.created_s) for labels, each in series],
-        )
-        yield Family(
-            "estimated_errors",
-            "counter",
-            "Estimated number of failed requests before sampling.",
-            [MetricSample(labels, each.estimated_errors, None, each.created_s) for labels, each in series],
-        )
+    has_estimates = any(each.estimated_requests != each.requests for _, each in series)
+    # Without sampling, the estimates are equal to the counters before them.
+    for name, help_text, exemplar in _COUNTERS if has_estimates else _COUNTERS[:2]:
+        samples = [
+            MetricSample(labels, getattr(each, name), exemplar(each), each.created_s)
+            for labels, each in series
+        ]
+        yield Family(name, "counter", help_text, samples)
     yield Family(
         "duration_seconds",
         "histogram",

@@ -26,7 +26,6 @@ from receiver.reports import RecordedLog, RecordedSegment
 ROWS_MAX: Final = 500_000
 """Rows of the segments that one statement sums up. A larger segment is summed up alone."""
 SEGMENTS_MAX: Final = 64
-"""Number of segments of one statement."""
 MISSING_WAIT_S: Final = 60.0
 """Time since the receipt for which rows that the store does not show yet, as on a replica, are waited for."""
 _MAGIC: Final = b"TDSM"

@@ -58,7 +58,6 @@ class SpanSeries(msgspec.Struct, array_like=True):
     failed: TraceExemplar | None = None
     """Slowest failed request of the latest segments that had one."""
     slow: TraceExemplar | None = None
-    """Slowest request of the latest segments."""
     created_s: float = 0.0
     updated_s: float = 0.0
 

@@ -12,7 +12,6 @@ from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 
 COLUMNS_MAX = 12
-"""Maximum number of attributes in an answer."""
 _ORDERS: Final[Mapping[str, Sql]] = {
     "started": Sql("min(Timestamp)"),
     "duration": trace_compose("{trace_duration}"),

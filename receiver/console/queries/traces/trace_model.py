@@ -90,9 +90,7 @@ class Trace:
     cyclic: frozenset[Span]
     """Tops whose parent is stored below them."""
     start_ns: int
-    """Start of the first span."""
     end_ns: int
-    """End of the last span."""
 
 
 def trace_of(rows: Iterable[Row]) -> Trace:

@@ -27,7 +27,6 @@ from receiver.errors import MalformedBody
 EVENT_MARKS_MAX = 20
 """Maximum number of events of a span, the first, whose times are in its outline."""
 LINKING_MAX = 100
-"""Maximum number of spans that link to a span in an answer."""
 LINKING_BEFORE_S = 3_600
 LINKING_AFTER_S = 86_400
 """A span usually links to spans that started before it: a consumer to its producers."""

@@ -28,7 +28,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from receiver.console.api.access import CALLER, Caller
-from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.lines import StreamedAnswer
 from receiver.console.api.responses import Handler, add_security_headers, read_whole, send
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.raw_sql.client_statement import answer
@@ -113,9 +113,8 @@ class ClickHouseEndpoint:
         streamed = StreamedAnswer(
             CONTENT_TYPES[asked.form],
             lambda store: answer(store, asked),
-            no_end,
-            headers,
-            partial(exception_block, tag),
+            headers=headers,
+            failure=partial(exception_block, tag),
         )
         began_ns = time.monotonic_ns()
         async with source.stream_sql(source.queues.clickhouse, asked.digest, streamed.pieces) as pieces:

@@ -63,7 +63,6 @@ _LIMIT_OF: Final = {
     307: "max_bytes_to_read",
     396: "max_result_rows or max_result_bytes",
 }
-"""Code → the exceeded limit."""
 _LATER: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _AUTHENTICATE: Final = {"WWW-Authenticate": 'Basic realm="ClickHouse server HTTP API"'}
 

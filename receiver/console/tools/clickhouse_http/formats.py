@@ -45,7 +45,6 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("PrettyCompactMonoBlock", "Vertical", "Markdown"), _PLAIN),
 }
-"""Content type of each format."""
 _NAME_OF: Final = {name.lower(): name for name in CONTENT_TYPES}
 
 

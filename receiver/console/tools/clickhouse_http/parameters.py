@@ -12,17 +12,7 @@ from typing import Final
 
 from receiver.console.queries.raw_sql.client_statement import LIMITS, ClientStatement
 from receiver.console.queries.raw_sql.statement import QUERY_CHARS_MAX
-from receiver.console.tools.clickhouse_http.errors import (
-    BAD_ARGUMENTS,
-    NOT_IMPLEMENTED,
-    READONLY,
-    SYNTAX_ERROR,
-    TOO_LARGE,
-    UNKNOWN_DATABASE,
-    UNKNOWN_SETTING,
-    ClientError,
-    Code,
-)
+from receiver.console.tools.clickhouse_http import errors
 from receiver.console.tools.clickhouse_http.formats import DEFAULT, format_named
 
 READ_ONLY: Final = "this endpoint is read-only; expected SELECT, SHOW, DESCRIBE or EXPLAIN"
@@ -76,10 +66,10 @@ _CHOSEN: Final[Mapping[str, re.Pattern[str]]] = {
     "output_format_parquet_compression_method": re.compile("none|lz4|zstd|gzip|snappy|brotli"),
 }
 """Settings of the engine that change the form of an answer only, with their values."""
-_FIXED: Final[Mapping[str, Code]] = {
-    "readonly": READONLY,
-    "compress": NOT_IMPLEMENTED,
-    "decompress": NOT_IMPLEMENTED,
+_FIXED: Final[Mapping[str, errors.Code]] = {
+    "readonly": errors.READONLY,
+    "compress": errors.NOT_IMPLEMENTED,
+    "decompress": errors.NOT_IMPLEMENTED,
 }
 """Parameters with one accepted value, which describes the endpoint, and the error for other values."""
 _VALUES_OF: Final = {
@@ -118,10 +108,12 @@ def statement_of(
     text = "\n".join(part for part in (query.get("query", ""), body) if part)
     _check_text(text)
     if query.get("database", "") not in ("", "default", own_database):
-        raise ClientError(f"the database does not exist; expected {own_database}", UNKNOWN_DATABASE)
+        raise errors.ClientError(
+            f"the database does not exist; expected {own_database}", errors.UNKNOWN_DATABASE
+        )
     revision = query.get("client_protocol_version", "0")
     if not _REVISION.fullmatch(revision):
-        raise ClientError("client_protocol_version: expected a whole number", BAD_ARGUMENTS)
+        raise errors.ClientError("client_protocol_version: expected a whole number", errors.BAD_ARGUMENTS)
     form = query.get("default_format") or default_format or DEFAULT
     if match := _TRAILING_FORMAT.search(text):
         text, form = text[: match.start()], match[1]
@@ -132,18 +124,18 @@ def statement_of(
 
 def _check_text(text: str) -> None:
     if not text.strip():
-        raise ClientError("the statement is empty; expected a SELECT statement", SYNTAX_ERROR)
+        raise errors.ClientError("the statement is empty; expected a SELECT statement", errors.SYNTAX_ERROR)
     if len(text) > QUERY_CHARS_MAX:
-        raise ClientError(f"expected at most {QUERY_CHARS_MAX} characters of SQL", TOO_LARGE)
+        raise errors.ClientError(f"expected at most {QUERY_CHARS_MAX} characters of SQL", errors.TOO_LARGE)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise ClientError("expected a statement in UTF-8 without NUL", SYNTAX_ERROR)
+        raise errors.ClientError("expected a statement in UTF-8 without NUL", errors.SYNTAX_ERROR)
     check_read_only(text)
 
 
 def check_read_only(text: str) -> None:
     """Raise `ClientError` if the first word of a statement is that of a change."""
     if (match := _FIRST_WORD.match(text)) and match[1].upper() in _CHANGES:
-        raise ClientError(READ_ONLY, READONLY)
+        raise errors.ClientError(READ_ONLY, errors.READONLY)
 
 
 def _values_of(query: Mapping[str, str]) -> dict[str, str]:
@@ -156,33 +148,36 @@ def _settings_of(query: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name in LIMITS:
             yield name, _lowered(name, value)
         elif name in _CHOSEN:
-            yield name, _chosen(name, value, BAD_ARGUMENTS)
+            yield name, _chosen(name, value, errors.BAD_ARGUMENTS)
         elif name in _FIXED:
             _chosen(name, value, _FIXED[name])
         elif name not in _IGNORED | _READ_ELSEWHERE and not name.startswith(_VALUE):
             raise _unknown_setting(name)
 
 
-def _chosen(name: str, value: str, code: Code) -> str:
-    """Return a value if it is valid for the parameter."""
+def _chosen(name: str, value: str, code: errors.Code) -> str:
     if not _VALUES_OF[name].fullmatch(value):
-        hint = " (HTTP compresses instead: Accept-Encoding)" if code == NOT_IMPLEMENTED else ""
+        hint = " (HTTP compresses instead: Accept-Encoding)" if code == errors.NOT_IMPLEMENTED else ""
         expected = _VALUES_OF[name].pattern.replace("|", " or ")
-        raise ClientError(f"the value of {name} is not supported; expected {expected}{hint}", code)
+        raise errors.ClientError(f"the value of {name} is not supported; expected {expected}{hint}", code)
     return value
 
 
-def _unknown_setting(name: str) -> ClientError:
+def _unknown_setting(name: str) -> errors.ClientError:
     """Return the error for an unknown parameter. It has the name only if that is a plain word."""
     shown = f" '{name}'" if _PLAIN_NAME.fullmatch(name) else ""
     known = ", ".join((*LIMITS, *_CHOSEN))
-    return ClientError(f"unknown parameter{shown} in the URL; known settings are: {known}", UNKNOWN_SETTING)
+    return errors.ClientError(
+        f"unknown parameter{shown} in the URL; known settings are: {known}", errors.UNKNOWN_SETTING
+    )
 
 
 def _lowered(name: str, value: str) -> str:
     """Return the limit of the client, or the limit of the receiver if that is lower. Zero means no limit."""
     if not _NUMBER.fullmatch(value):
-        raise ClientError(f"the value of {name} is not supported; expected a number", BAD_ARGUMENTS)
+        raise errors.ClientError(
+            f"the value of {name} is not supported; expected a number", errors.BAD_ARGUMENTS
+        )
     limit = min(float(value) or LIMITS[name], LIMITS[name])
     # The engine takes whole numbers only, except for seconds.
     return str(limit if name == "max_execution_time" else max(1, int(limit)))

@@ -18,7 +18,6 @@ from receiver.console.tools.common import json_line
 Json = dict[str, Any]
 
 PART_SPANS: Final = 1_000
-"""Spans that are encoded together."""
 _COLUMN_OF_TAG: Final = {
     "otel.scope.name": "ScopeName",
     "otel.scope.version": "ScopeVersion",

@@ -29,16 +29,12 @@ from receiver.errors import LimitExceeded, MalformedBody
 from receiver.time_range import TimeRange
 
 Metric = Literal["latencies", "calls", "errors"]
-NAME_OF: Final[Mapping[Metric, str]] = {
-    "latencies": "latencies",
-    "calls": "call_rate",
-    "errors": "error_rate",
+METRICS: Final[Mapping[Metric, tuple[str, str]]] = {
+    "latencies": ("latencies", "latency in milliseconds"),
+    "calls": ("call_rate", "calls per second"),
+    "errors": ("error_rate", "share of the calls that failed"),
 }
-HELP_OF: Final[Mapping[Metric, str]] = {
-    "latencies": "latency in milliseconds",
-    "calls": "calls per second",
-    "errors": "share of the calls that failed",
-}
+"""Metric → its name in the answer, and its help."""
 COLUMN_OF: Final = {0.5: "p50_ms", 0.75: "p75_ms", 0.95: "p95_ms", 0.99: "p99_ms"}
 """Quantile → column of the query `red`."""
 RANGE_S: Final = 3_600.0
@@ -55,7 +51,6 @@ class WantedMetrics(NamedTuple):
 
     metric: Metric
     column: str
-    """Column of a latency."""
     by_operation: bool
     questions: Mapping[str, Asked[RedParameters]]
     """Service → its query."""
@@ -98,11 +93,12 @@ def wanted_metrics(metric: Metric, query: MultiMapping[str], now_s: float) -> Wa
 def metrics(store: Store, wanted: WantedMetrics, now_s: float) -> bytes:
     """Return the points of each service, or of each of its operations."""
     grouped = "operation_" if wanted.by_operation else ""
+    name, help_text = METRICS[wanted.metric]
     return json_line(
         {
-            "name": f"service_{grouped}{NAME_OF[wanted.metric]}",
+            "name": f"service_{grouped}{name}",
             "type": "GAUGE",
-            "help": HELP_OF[wanted.metric],
+            "help": help_text,
             "metrics": [
                 line
                 for service, asked in wanted.questions.items()

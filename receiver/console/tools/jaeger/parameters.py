@@ -12,16 +12,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from receiver.console.queries.filters.filter import (
-    And,
-    Attribute,
-    Comparison,
-    Filter,
-    HasSpan,
-    Intrinsic,
-    Not,
-    Operator,
-)
+from receiver.console.queries.filters import filter as filters
 from receiver.console.queries.filters.filter_values import (
     JSON_CHARACTERS_MAX,
     TERMS_MAX,
@@ -102,8 +93,10 @@ def search_query(
         raise MalformedBody("query.filter is not supported; expected query.attributes", field="query.filter")
     begin_s, end_s = spelling.at_s(query, spelling.begin), spelling.at_s(query, spelling.end)
     return SearchQuery(
-        HasSpan(
-            And((*_fields(query, spelling), *_tags(query.get(spelling.tags, ""), pairs or [], spelling.tags)))
+        filters.HasSpan(
+            filters.And(
+                (*_fields(query, spelling), *_tags(query.get(spelling.tags, ""), pairs or [], spelling.tags))
+            )
         ),
         time_range(begin_s, end_s, now_s),
         limit_of(query, spelling.limit, SEARCHED_TRACES_DEFAULT, TRACES_MAX),
@@ -118,8 +111,8 @@ def recent(query: Mapping[str, str], default_s: float, now_s: float) -> TimeRang
     return time_range(max(0.0, to_s - (default_s if lookback_s is None else lookback_s)), to_s, now_s)
 
 
-def _fields(query: Mapping[str, str], spelling: Spelling) -> Iterator[Filter]:
-    fields: tuple[tuple[str, str, Operator], ...] = (
+def _fields(query: Mapping[str, str], spelling: Spelling) -> Iterator[filters.Filter]:
+    fields: tuple[tuple[str, str, filters.Operator], ...] = (
         (spelling.service, "service", "="),
         (spelling.operation, "operation", "="),
         (spelling.duration_min, "duration", ">="),
@@ -127,10 +120,10 @@ def _fields(query: Mapping[str, str], spelling: Spelling) -> Iterator[Filter]:
     )
     for name, field, operator in fields:
         if query.get(name):
-            yield compared(Intrinsic(field), operator, query[name], name)
+            yield compared(filters.Intrinsic(field), operator, query[name], name)
 
 
-def _tags(text: str, pairs: list[str], parameter: str) -> Iterator[Filter]:
+def _tags(text: str, pairs: list[str], parameter: str) -> Iterator[filters.Filter]:
     tags = [*_json_tags(text, parameter), *(_pair(pair) for pair in pairs)]
     if len(tags) > TERMS_MAX:
         raise MalformedBody(f"{parameter}: expected at most {TERMS_MAX} tags", field=parameter)
@@ -163,17 +156,19 @@ def _pair(pair: str) -> tuple[str, str]:
     return key, value
 
 
-def _tag(key: str, value: str, parameter: str) -> Filter:
+def _tag(key: str, value: str, parameter: str) -> filters.Filter:
     if key == "error" and value in ("true", "false"):
-        is_error = Comparison(Intrinsic("status"), "=", "Error")
-        return is_error if value == "true" else Not(is_error)
+        is_error = filters.Comparison(filters.Intrinsic("status"), "=", "Error")
+        return is_error if value == "true" else filters.Not(is_error)
     if key in _FIELDS:
-        return compared(Intrinsic(_FIELDS[key]), "=", value, parameter)
+        return compared(filters.Intrinsic(_FIELDS[key]), "=", value, parameter)
     check_named(key, parameter)
-    return compared(Attribute("", key), "=", value, parameter)
+    return compared(filters.Attribute("", key), "=", value, parameter)
 
 
-def compared(field: Intrinsic | Attribute, operator: Operator, text: str, parameter: str) -> Comparison:
+def compared(
+    field: filters.Intrinsic | filters.Attribute, operator: filters.Operator, text: str, parameter: str
+) -> filters.Comparison:
     """Return the comparison of a field with the text of a parameter. Raises `InvalidFilter`."""
     check_named(text, parameter)
     try:

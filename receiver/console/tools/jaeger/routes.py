@@ -24,11 +24,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from receiver.console.api.answers import send_built, send_document, send_trace
-from receiver.console.api.lines import StreamedAnswer, no_end
+from receiver.console.api.answers import send_document
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.aggregates.service_map import service_map
 from receiver.console.queries.limits import NAMES_MAX, SPANS_MAX
 from receiver.console.queries.names import operation_names, services
@@ -38,9 +36,9 @@ from receiver.console.queries.tool_search import overviews, whole_spans
 from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.trace_model import Row
 from receiver.console.queries.traces.traces import rows_of, trace_otlp
-from receiver.console.tools.common import TRACES_MAX, json_line, tool_route, trace_id_of
+from receiver.console.tools.common import TRACES_MAX, ToolRoutes, json_line, tool_route, trace_id_of
 from receiver.console.tools.jaeger.legacy import encoded_traces, envelope
-from receiver.console.tools.jaeger.metrics import NAME_OF, STEP_S_MIN, Metric, metrics, wanted_metrics
+from receiver.console.tools.jaeger.metrics import METRICS, STEP_S_MIN, Metric, metrics, wanted_metrics
 from receiver.console.tools.jaeger.parameters import (
     EDGES_RANGE_S,
     LEGACY,
@@ -60,11 +58,8 @@ PREFIX: Final = "/jaeger/api"
 NO_KIND: Final = "Unspecified"
 
 
-class JaegerRoutes:
+class JaegerRoutes(ToolRoutes):
     """Handlers of Jaeger's routes."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> Iterator[Route]:
         """Yield the routes."""
@@ -73,16 +68,16 @@ class JaegerRoutes:
             "/services/{service}/operations": self._operation_names,
             "/operations": self._operations,
             "/traces": self._search,
-            "/traces/{id}": self._trace,
+            "/traces/{id}": partial(self._trace, JSON, _legacy_trace),
             "/dependencies": self._dependencies,
-            **{f"/metrics/{metric}": partial(self._metrics, metric) for metric in NAME_OF},
+            **{f"/metrics/{metric}": partial(self._metrics, metric) for metric in METRICS},
             "/metrics/minstep": _step_min,
         }
         v3: dict[str, Handler] = {
             "/services": self._services_v3,
             "/operations": self._operations_v3,
             "/trace-summaries": self._summaries,
-            "/traces/{id}": self._trace_v3,
+            "/traces/{id}": partial(self._trace, JSON, _otlp_trace),
         }
         for path, handler in legacy.items():
             yield tool_route(f"{PREFIX}{path}", handler, legacy_error, "filter")
@@ -90,27 +85,32 @@ class JaegerRoutes:
             yield tool_route(f"{PREFIX}/v3{path}", handler, v3_error, "filter")
 
     async def _services(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(request, lambda store: _enveloped(_service_names(store)))
+        return await self._document(request, lambda store: _enveloped(_service_names(store)), is_short=True)
 
     async def _services_v3(self, request: web.Request) -> web.StreamResponse:
-        return await self._short(request, lambda store: json_line({"services": _service_names(store)}))
+        return await self._document(
+            request, lambda store: json_line({"services": _service_names(store)}), is_short=True
+        )
 
     async def _operation_names(self, request: web.Request) -> web.StreamResponse:
         service = request.match_info["service"]
         check_named(service, "service")
-        return await self._short(
+        return await self._document(
             request,
             lambda store: _enveloped(sorted({item["name"] for item in _operations(store, service, "")})),
+            is_short=True,
         )
 
     async def _operations(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), request.query.get("spanKind", "")
-        return await self._short(request, lambda store: _enveloped(_operations(store, service, kind)))
+        return await self._document(
+            request, lambda store: _enveloped(_operations(store, service, kind)), is_short=True
+        )
 
     async def _operations_v3(self, request: web.Request) -> web.StreamResponse:
         service, kind = _required_service(request), in_snake_case(request.query).get("span_kind", "")
-        return await self._short(
-            request, lambda store: json_line({"operations": _operations(store, service, kind)})
+        return await self._document(
+            request, lambda store: json_line({"operations": _operations(store, service, kind)}), is_short=True
         )
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
@@ -129,40 +129,20 @@ class JaegerRoutes:
             source, source.queues.heavy, lambda store: encoded_traces(whole_spans(store, find(store)))
         )
 
-    async def _trace(self, request: web.Request) -> web.StreamResponse:
-        trace_id = trace_id_of(request.match_info["id"])
-        answer = StreamedAnswer(JSON, lambda store: _legacy_trace(store, trace_id), no_end)
-        return await send_trace(self._source_for(request), answer)
-
-    async def _trace_v3(self, request: web.Request) -> web.StreamResponse:
-        trace_id = trace_id_of(request.match_info["id"])
-        answer = StreamedAnswer(JSON, lambda store: _otlp_trace(store, trace_id), no_end)
-        return await send_trace(self._source_for(request), answer)
-
     async def _summaries(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = search_query(in_snake_case(request.query), V3, now_s)
-        return await self._heavy(request, lambda store: _summaries(store, wanted, now_s))
+        return await self._document(request, lambda store: _summaries(store, wanted, now_s))
 
     async def _dependencies(self, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         asked = Asked[None](range=recent(request.query, EDGES_RANGE_S, now_s), limit=NAMES_MAX)
-        return await self._heavy(request, lambda store: _edges(store, asked, now_s))
+        return await self._document(request, lambda store: _edges(store, asked, now_s))
 
     async def _metrics(self, metric: Metric, request: web.Request) -> web.StreamResponse:
         now_s = time.time()
         wanted = wanted_metrics(metric, request.query, now_s)
-        return await self._heavy(request, lambda store: metrics(store, wanted, now_s))
-
-    async def _short(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
-        """Answer with a document whose queries are short."""
-        source = self._source_for(request)
-        return await send_built(source, source.queues.short, build)
-
-    async def _heavy(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
-        """Answer with a document whose queries may read a large part of the table."""
-        source = self._source_for(request)
-        return await send_built(source, source.queues.heavy, build)
+        return await self._document(request, lambda store: metrics(store, wanted, now_s))
 
 
 async def _step_min(_request: web.Request) -> web.Response:

@@ -21,18 +21,7 @@ from receiver.console.api.problems import problem_of
 from receiver.console.api.route import Route
 from receiver.console.api.source import SourceFor
 from receiver.console.tools.common import json_line
-from receiver.console.tools.mcp.messages import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    Call,
-    Json,
-    RpcError,
-    call_of,
-    failure,
-    parsed,
-    success,
-)
+from receiver.console.tools.mcp import messages as rpc
 from receiver.console.tools.mcp.result import tool_error, tool_result
 from receiver.console.tools.mcp.tool import Context
 from receiver.console.tools.mcp.tools import TOOLS
@@ -40,7 +29,6 @@ from receiver.errors import BodyTooLarge, MalformedBody, ReceiverError
 from receiver.http.media_types import JSON, require_content_type
 
 BODY_BYTES_MAX: Final = 64 * 1024
-"""Maximum size of the body of a request."""
 BODY_S_MAX = 10.0
 """Time within which the body of a request must arrive."""
 BATCH_MAX: Final = 16
@@ -62,7 +50,7 @@ class McpRoutes:
 
     def __init__(self, source_for: SourceFor) -> None:
         self._source_for = source_for
-        self._methods: Mapping[str, Callable[[Context, Json], Awaitable[Json]]] = {
+        self._methods: Mapping[str, Callable[[Context, rpc.Json], Awaitable[rpc.Json]]] = {
             "initialize": _initialize,
             "ping": _ping,
             "tools/list": _list_tools,
@@ -78,38 +66,40 @@ class McpRoutes:
         revision = _revision_of(request)
         context = Context(self._source_for(request), f"{request.scheme}://{request.host}")
         try:
-            message = parsed(await _body(request))
+            message = rpc.parsed(await _body(request))
             messages = _batch(message, revision) if isinstance(message, list) else [message]
-        except RpcError as error:
-            return _answer(failure(None, error), HTTPStatus.BAD_REQUEST)
+        except rpc.RpcError as error:
+            return _answer(rpc.failure(None, error), HTTPStatus.BAD_REQUEST)
         found = [await self._answered(context, each, is_batch=messages is message) for each in messages]
         responses = [each for each in found if each is not None]
         if not responses:
             return web.Response(status=HTTPStatus.ACCEPTED)
         return _answer(responses if messages is message else responses[0])
 
-    async def _answered(self, context: Context, message: Any, *, is_batch: bool) -> Json | None:  # noqa: ANN401 - any JSON
+    async def _answered(self, context: Context, message: Any, *, is_batch: bool) -> rpc.Json | None:  # noqa: ANN401 - any JSON
         """Return the response to a message; `None` for a notification or a response."""
         try:
-            call = call_of(message)
+            call = rpc.call_of(message)
             # A notification requires no action, because this server has no state.
             if call is None or call.id is None:
                 return None
-            return success(call, await self._result(context, call, is_batch=is_batch))
-        except RpcError as error:
-            return failure(message, error)
+            return rpc.success(call, await self._result(context, call, is_batch=is_batch))
+        except rpc.RpcError as error:
+            return rpc.failure(message, error)
 
-    async def _result(self, context: Context, call: Call, *, is_batch: bool) -> Json:
+    async def _result(self, context: Context, call: rpc.Call, *, is_batch: bool) -> rpc.Json:
         if is_batch and call.method == "initialize":
-            raise RpcError("initialize: expected a message that is not in a batch", INVALID_REQUEST)
+            raise rpc.RpcError("initialize: expected a message that is not in a batch", rpc.INVALID_REQUEST)
         method = self._methods.get(call.method)
         if method is None:
             known = ", ".join(self._methods)
-            raise RpcError(f"the server has no such method; expected one of {known}", METHOD_NOT_FOUND)
+            raise rpc.RpcError(
+                f"the server has no such method; expected one of {known}", rpc.METHOD_NOT_FOUND
+            )
         return await method(context, call.params)
 
 
-async def _initialize(_context: Context, params: Json) -> Json:
+async def _initialize(_context: Context, params: rpc.Json) -> rpc.Json:
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in REVISIONS else REVISION,
@@ -119,23 +109,27 @@ async def _initialize(_context: Context, params: Json) -> Json:
     }
 
 
-async def _ping(_context: Context, _params: Json) -> Json:
+async def _ping(_context: Context, _params: rpc.Json) -> rpc.Json:
     return {}
 
 
-async def _list_tools(_context: Context, params: Json) -> Json:
+async def _list_tools(_context: Context, params: rpc.Json) -> rpc.Json:
     if params.get("cursor") is not None:
-        raise RpcError("cursor: expected none, because the list of tools has one page", INVALID_PARAMS)
+        raise rpc.RpcError(
+            "cursor: expected none, because the list of tools has one page", rpc.INVALID_PARAMS
+        )
     return {"tools": [tool.described() for tool in TOOLS.values()]}
 
 
-async def _call_tool(context: Context, params: Json) -> Json:
+async def _call_tool(context: Context, params: rpc.Json) -> rpc.Json:
     name, given = params.get("name"), params.get("arguments") or {}
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise RpcError(f"the server has no such tool; expected one of {', '.join(TOOLS)}", INVALID_PARAMS)
+        raise rpc.RpcError(
+            f"the server has no such tool; expected one of {', '.join(TOOLS)}", rpc.INVALID_PARAMS
+        )
     if not isinstance(given, dict):
-        raise RpcError("arguments: expected an object", INVALID_PARAMS)
+        raise rpc.RpcError("arguments: expected an object", rpc.INVALID_PARAMS)
     # The error is the result of the call, so that the model can correct its query.
     try:
         return tool_result(await tool.call(context, tool.arguments(given)))
@@ -154,9 +148,9 @@ def _revision_of(request: web.Request) -> str:
 def _batch(messages: list[Any], revision: str) -> list[Any]:
     """Return the messages of a batch. Raises `RpcError` if it is not allowed."""
     if revision != REVISION_WITH_BATCHES:
-        raise RpcError(f"revision {REVISION} has no batches; expected one message", INVALID_REQUEST)
+        raise rpc.RpcError(f"revision {REVISION} has no batches; expected one message", rpc.INVALID_REQUEST)
     if not 1 <= len(messages) <= BATCH_MAX:
-        raise RpcError(f"expected 1 to {BATCH_MAX} messages in a batch", INVALID_REQUEST)
+        raise rpc.RpcError(f"expected 1 to {BATCH_MAX} messages in a batch", rpc.INVALID_REQUEST)
     return messages
 
 
@@ -173,7 +167,7 @@ async def _body(request: web.Request) -> bytes:
     return bytes(body)
 
 
-def _answer(document: Json | list[Json], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+def _answer(document: rpc.Json | list[rpc.Json], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
     return web.Response(
         status=status,
         body=json_line(document),

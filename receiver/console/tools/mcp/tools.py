@@ -187,4 +187,3 @@ _ALL: Final = (
     ),
 )
 TOOLS: Final[Mapping[str, Tool]] = {tool.name: tool for tool in _ALL}
-"""Name → tool."""

@@ -18,11 +18,8 @@ from typing import Final
 
 from aiohttp import web
 
-from receiver.console.api.answers import send_built, send_trace
-from receiver.console.api.lines import StreamedAnswer, no_end
 from receiver.console.api.responses import Handler, whole_json
 from receiver.console.api.route import Route
-from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.filters.filter import TraceFilter
 from receiver.console.queries.filters.filter_text import parse_trace_filter
 from receiver.console.queries.filters.plain_text import is_plain
@@ -34,12 +31,12 @@ from receiver.console.queries.traces.otlp import OtlpFormat
 from receiver.console.queries.traces.traces import trace_otlp
 from receiver.console.tools.common import (
     TRACES_MAX,
+    ToolRoutes,
     instant_s,
     json_line,
     limit_of,
     time_range,
     tool_route,
-    trace_id_of,
 )
 from receiver.console.tools.tempo.search import search_answer
 from receiver.console.tools.tempo.tags import parse_tag, tag_names, tag_value_texts, typed_value
@@ -60,19 +57,17 @@ _TRACE_FIELD: Final = b"\x0a"
 _OLDER_SEARCH: Final = ("tags", "minDuration", "maxDuration")
 
 
-class TempoRoutes:
+class TempoRoutes(ToolRoutes):
     """Handlers of Tempo's routes."""
-
-    def __init__(self, source_for: ApiSourceFor) -> None:
-        self._source_for = source_for
 
     def routes(self) -> Iterator[Route]:
         """Yield the routes."""
         handlers: dict[str, Handler] = {
             "/echo": _echo,
             "/status/buildinfo": _version,
-            "/traces/{id}": self._trace,
-            "/v2/traces/{id}": self._trace_response,
+            # A `Trace` of Tempo has the fields of a `TracesData`.
+            "/traces/{id}": partial(self._trace, PROTOBUF, _trace_pieces),
+            "/v2/traces/{id}": partial(self._trace, PROTOBUF, _trace_responses),
             "/search": self._search,
             "/search/tags": self._tag_names,
             "/v2/search/tags": self._tag_scopes,
@@ -81,19 +76,6 @@ class TempoRoutes:
         }
         for path, handler in handlers.items():
             yield tool_route(f"{PREFIX}{path}", handler, error_text, "q")
-
-    async def _trace(self, request: web.Request) -> web.StreamResponse:
-        trace_id = trace_id_of(request.match_info["id"])
-        # A `Trace` of Tempo has the fields of a `TracesData`.
-        answer = StreamedAnswer(
-            PROTOBUF, lambda store: trace_otlp(store, trace_id, OtlpFormat.PROTOBUF), no_end
-        )
-        return await send_trace(self._source_for(request), answer)
-
-    async def _trace_response(self, request: web.Request) -> web.StreamResponse:
-        trace_id = trace_id_of(request.match_info["id"])
-        answer = StreamedAnswer(PROTOBUF, lambda store: _trace_responses(store, trace_id), no_end)
-        return await send_trace(self._source_for(request), answer)
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         now_s, query = time.time(), request.query
@@ -136,10 +118,6 @@ class TempoRoutes:
         return await self._document(
             request, lambda store: json_line({"tagValues": list(map(typed, find(store)))})
         )
-
-    async def _document(self, request: web.Request, build: Callable[[Store], bytes]) -> web.StreamResponse:
-        source = self._source_for(request)
-        return await send_built(source, source.queues.heavy, build)
 
 
 def error_text(_status: int, message: str) -> tuple[bytes, str]:
@@ -185,9 +163,12 @@ def _asked(query: Mapping[str, str], now_s: float) -> Asked[str | None]:
     return Asked(_range(query, now_s), limit_of(query, "limit", NAMES_DEFAULT))
 
 
+_trace_pieces: Final = partial(trace_otlp, form=OtlpFormat.PROTOBUF)
+
+
 def _trace_responses(store: Store, trace_id: str) -> Iterator[bytes]:
     """Yield a `TraceByIDResponse` for each part of the trace: concatenated, they decode as one response."""
-    for piece in trace_otlp(store, trace_id, OtlpFormat.PROTOBUF):
+    for piece in _trace_pieces(store, trace_id):
         yield _TRACE_FIELD + _varint(len(piece)) + piece
 
 

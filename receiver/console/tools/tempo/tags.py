@@ -24,7 +24,6 @@ from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, MalformedBody
 
 SCOPES: Final = ("span", "resource")
-"""Scopes whose attributes are listed."""
 _SCOPE_OF: Final[dict[str, Scope]] = {
     "": "",
     "span": "span",

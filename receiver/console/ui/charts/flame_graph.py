@@ -15,6 +15,7 @@ from receiver.console.queries.traces.trace_statistics import Frame
 from receiver.console.ui import numbers
 from receiver.console.ui.charts.svg import tag
 from receiver.console.ui.long_texts import cut
+from receiver.sizes import counted
 
 LEVEL_PX: Final = 22
 LEVELS_MAX: Final = 100
@@ -112,7 +113,7 @@ def summary(frame: Frame, whole: Frame) -> str:
     """Return the numbers of a frame as a text."""
     share = frame.total_ns / whole.total_ns if whole.total_ns else 0.0
     failed = f", {numbers.count(frame.sums.errors)} failed" if frame.sums.errors else ""
-    spans = f"{numbers.count(frame.sums.spans)} {'span' if frame.sums.spans == 1 else 'spans'}{failed}"
+    spans = f"{counted(frame.sums.spans, 'span')}{failed}"
     return f"total {numbers.duration(frame.total_ns / 1e6)} ({numbers.percent(share)} of the trace), {spans}"
 
 

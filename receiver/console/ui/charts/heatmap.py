@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from receiver.console.api.source import Row
 from receiver.console.queries.aggregates.latency import BOUNDS_NS
 from receiver.console.ui.charts.timeline import Timeline
-from receiver.console.ui.view import View, instant
 
 ROWS_MAX = 16
 """Maximum number of rows; neighbouring buckets are merged until they fit."""
@@ -64,7 +63,7 @@ class Heatmap(NamedTuple):
         return selection_of(self.bounds_ns[first]) if slow_count else ""
 
 
-def heatmap(rows: Sequence[Row], timeline: Timeline, view: View) -> Heatmap:
+def heatmap(rows: Sequence[Row], timeline: Timeline) -> Heatmap:
     """Return the heatmap of the lines of `latency`."""
     # The middle of a bucket, because its bounds in milliseconds are rounded.
     indices = [bisect_right(BOUNDS_NS, (row["from_ms"] + row["to_ms"]) / 2 * NS_PER_MS) - 1 for row in rows]
@@ -78,7 +77,16 @@ def heatmap(rows: Sequence[Row], timeline: Timeline, view: View) -> Heatmap:
         spans[cell] += line["spans"]
         errors[cell] += line["errors"]
     cells = [
-        _cell(view, timeline, bounds, cell, (count, errors[cell])) for cell, count in sorted(spans.items())
+        Cell(
+            column,
+            row,
+            count,
+            errors[column, row],
+            **timeline.bounds(column),
+            low_ns=bounds[row],
+            selection=selection_of(bounds[row], bounds[row + 1]),
+        )
+        for (column, row), count in sorted(spans.items())
     ]
     return Heatmap(cells, bounds, timeline)
 
@@ -94,16 +102,6 @@ def _buckets_per_row(indices: Sequence[int]) -> int:
     while max(indices) // per_row - min(indices) // per_row >= ROWS_MAX:
         per_row *= 2
     return per_row
-
-
-def _cell(
-    view: View, timeline: Timeline, bounds: Sequence[int], cell: tuple[int, int], counts: tuple[int, int]
-) -> Cell:
-    column, row = cell
-    begin_s = timeline.begin_s + column * timeline.step_s
-    since, until = max(begin_s, view.begin_s), min(begin_s + timeline.step_s, view.end_s)
-    selection = selection_of(bounds[row], bounds[row + 1])
-    return Cell(column, row, *counts, instant(since), instant(until), bounds[row], selection)
 
 
 def _bound(index: int) -> int:

@@ -1,4 +1,4 @@
-"""Drawing of a heatmap as SVG, with a link for each cell and for each second lower bound."""
+"""Heatmap on a page: its drawing as SVG, with a link for each cell and for each second lower bound."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Final
 from markupsafe import Markup
 
 from receiver.console.ui import numbers
-from receiver.console.ui.charts.heatmap import NS_PER_MS, Cell, Heatmap, selection_of
+from receiver.console.ui.charts.heatmap import NS_PER_MS, Cell, Heatmap, heatmap, selection_of
 from receiver.console.ui.charts.over_time import COUNT
 from receiver.console.ui.charts.svg import Box, tag, tick_labels
+from receiver.console.ui.charts.timeline import Timeline
+from receiver.console.ui.page import Context
 from receiver.console.ui.view import View
+from receiver.sizes import counted
 
 SHADES = 5
 """Number of colours, from few spans to many."""
@@ -102,9 +105,8 @@ class Chart:
 
 
 def _title(cell: Cell) -> str:
-    noun = "span" if cell.spans == 1 else "spans"
     low = numbers.duration(cell.low_ns / NS_PER_MS)
-    text = f"{numbers.count(cell.spans)} {noun} from {cell.since[11:19]}, ≥ {low}"
+    text = f"{counted(cell.spans, 'span')} from {cell.since[11:19]}, ≥ {low}"
     return f"{text}, {numbers.count(cell.errors)} failed" if cell.errors else text
 
 
@@ -114,3 +116,17 @@ def _bounds_of(selection: str) -> tuple[float, float]:
     if match is None:
         return 0.0, float("inf")
     return float(match[1]), float(match[2] or "inf")
+
+
+async def durations(view: View, text: str, selection: str = "") -> Context:
+    """Return the heatmap of the spans that match a filter, for the macro `durations` of the templates."""
+    timeline = Timeline(view)
+    answer = await view.ask("latency", filter=view.filter(text), spans="all", every=timeline.every)
+    heat = heatmap(answer.rows, timeline) if answer.rows else None
+    return {
+        "text": text,
+        "rows": answer.rows,
+        "heatmap": heat,
+        "chart": Chart(heat, view, text, selection).drawn() if heat else None,
+        "is_cut": answer.is_cut,
+    }

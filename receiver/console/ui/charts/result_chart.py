@@ -15,13 +15,12 @@ from markupsafe import Markup
 
 from receiver.console.api.source import Row, SqlAnswer
 from receiver.console.queries.raw_sql.statement import Column
-from receiver.console.ui.charts.svg import Axes, Series, Tick, Unit, line_chart
+from receiver.console.ui.charts.over_time import HUES, NUMBER
+from receiver.console.ui.charts.svg import Axes, Series, Tick, line_chart
 from receiver.console.ui.numbers import parsed
 
-HUES: Final = (0, 3, 4, 5, 7, 6)
-"""Colours of the lines, by their number in the style sheet; green and red have a meaning and are not used."""
+LINES_MAX: Final = 6
 BARS_MAX = 40
-"""Maximum number of rows that are drawn as bars."""
 _WRAPPED: Final = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
 _NUMBER: Final = re.compile(r"(?:U?Int|Float)\d+|Decimal.*|BFloat16")
 _TIME: Final = re.compile(r"Date(?:32)?|DateTime(?:64)?(?:\(.*\))?")
@@ -94,11 +93,11 @@ def _lines(rows: Sequence[Row], first: Column, numbers: Sequence[Column]) -> Res
     positions = _positions([at for at, _ in dated])
     series = [
         Series(column.name, [row[column.name] for _, row in dated], f"hue{hue}", positions)
-        for hue, column in zip(HUES, numbers, strict=False)
+        for hue, column in zip(HUES[:LINES_MAX], numbers, strict=False)
     ]
     title = f"{', '.join(line.name for line in series)} by {first.name}"
     ticks = [Tick(0, f"{begin:%Y-%m-%d %H:%M:%S}"), Tick(len(dated), f"{end:%Y-%m-%d %H:%M:%S}")]
-    chart = line_chart(title, series, Axes(ticks, Unit("{:,.6g}".format)))
+    chart = line_chart(title, series, Axes(ticks, NUMBER))
     return ResultChart(chart, [(line.name, line.kind) for line in series], (), len(numbers) - len(series))
 
 

@@ -151,6 +151,11 @@ class Series(NamedTuple):
     links: Sequence[str] = ()
     """URL of the spans of each value."""
 
+    @property
+    def whole(self) -> list[Number]:
+        """Return the values, with gaps in place of those of incomplete intervals."""
+        return [None if index in self.incomplete else value for index, value in enumerate(self.values)]
+
 
 class Unit(NamedTuple):
     """Texts of the values of an axis."""
@@ -311,7 +316,8 @@ def _markers(markers: Sequence[Marker], scale: Scale) -> Iterable[Markup]:
     named_to = 0.0
     for marker in sorted(markers, key=lambda marker: marker.position):
         x = scale.x(min(max(marker.position, 0), scale.points) - 0.5)
-        parts = [tag("title", marker.label), _vertical(x, scale.box)]
+        line = tag("path", d=f"M{text_of(x)} 0V{text_of(scale.box.height)}")
+        parts = [tag("title", marker.label), line]
         name_width = (len(marker.name) + 1) * _CHARACTER_WIDTH
         at_x = min(x, scale.box.width - name_width)
         if marker.name and at_x >= named_to:
@@ -325,8 +331,7 @@ def _whole_line(series: Series, scale: Scale) -> Iterable[Markup]:
     """Return the paths of a series: dashed from and to the values of incomplete intervals."""
     kind = f"line {series.kind}".strip()
     title = [tag("title", series.name)] if series.name else []
-    whole = [None if index in series.incomplete else value for index, value in enumerate(series.values)]
-    for path in scale.paths(whole, series.positions):
+    for path in scale.paths(series.whole, series.positions):
         yield tag("path", *title, d=path, class_=kind)
     for index, value in enumerate(series.values):
         if index not in series.incomplete or value is None:
@@ -343,17 +348,12 @@ def _whole_line(series: Series, scale: Scale) -> Iterable[Markup]:
 
 def _line(series: Series, scale: Scale) -> Iterable[Markup]:
     """Return the paths of a sparkline. Values of incomplete intervals are too small, so they are dots."""
-    whole = [None if index in series.incomplete else value for index, value in enumerate(series.values)]
-    for path in scale.paths(whole):
+    for path in scale.paths(series.whole):
         yield tag("path", d=path, class_="line")
     for index, value in enumerate(series.values):
         if index in series.incomplete and value is not None:
             dot = next(iter(scale.paths([value], [index])))
             yield tag("path", tag("title", "incomplete interval"), d=dot, class_="line incomplete")
-
-
-def _vertical(x: float, box: Box) -> Markup:
-    return tag("path", d=f"M{text_of(x)} 0V{text_of(box.height)}")
 
 
 def text_of(value: str | float) -> str:

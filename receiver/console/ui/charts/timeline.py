@@ -13,7 +13,6 @@ from receiver.console.ui.numbers import parsed
 from receiver.console.ui.view import View, instant
 
 INTERVALS_MAX = 60
-"""Maximum number of intervals of a chart or sparkline."""
 _STEPS_S: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
 """Lengths of intervals, all round numbers."""
 _TICKS_MAX: Final = 7

@@ -29,7 +29,6 @@ AUTHENTICATED = frozenset({"200", "400", "415"})
 
 State = Literal["done", "failed", "waiting"]
 StepResult = tuple[State, str]
-"""State and text of a step."""
 
 
 class DeliveryStep(NamedTuple):
@@ -46,7 +45,6 @@ class Evidence(NamedTuple):
     statuses: Mapping[str, float] = {}
     """Requests by the status of their answer, since the start."""
     tests: float = 0
-    """Number of tests of the endpoint."""
     elsewhere: float = 0
     """Number of requests for paths that belong to no drain."""
     accepted: float = 0

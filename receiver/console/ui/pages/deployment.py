@@ -26,7 +26,6 @@ WAIT_S: Final = 3.0
 EVENTS_MAX: Final = 1_000
 """Maximum number of events of each kind."""
 MARKERS_MAX: Final = 40
-"""Maximum number of events that the chart marks."""
 DEPLOYMENTS_MAX: Final = 100
 
 

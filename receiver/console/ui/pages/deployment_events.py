@@ -17,9 +17,7 @@ from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.view import View, instant, term
 
 CONTEXT_LINES: Final = 2
-"""Number of lines that are shown before and after an error in a build log."""
 DEPLOYMENTS_MAX: Final = 2
-"""Maximum number of deployments, those with the most spans, whose events are shown beside a trace."""
 WAIT_S: Final = 1.0
 """Time for which the page of a trace waits for a fetch."""
 AROUND_S: Final = 10.0
@@ -27,7 +25,6 @@ AROUND_S: Final = 10.0
 BUILT_BEFORE_S: Final = 90 * 86_400.0
 """Maximum age of a build, at the time of a trace, whose log is read."""
 REQUESTS_MAX: Final = 5
-"""Maximum number of request ids of a trace that are looked up."""
 NEAR_MAX: Final = 100
 LOG_LINES_MAX: Final = 1_000
 AXIS_PX: Final = 20

@@ -14,7 +14,6 @@ from receiver.console.ui.page import Context
 from receiver.console.ui.view import View, term
 
 GROUPS_MAX = 100
-"""Maximum number of groups that the page shows."""
 NAMES_MAX: Final = 8
 """Maximum number of operations and of deployments of a group that the page shows."""
 

@@ -14,7 +14,6 @@ from receiver.console.ui.view import View, term
 from receiver.errors import MalformedBody, NoSuchDeployment
 
 PROJECTS_MAX = 50
-"""Maximum number of projects that the page shows."""
 COMPARED_MAX = 5
 """Maximum number of projects, those with the most traffic, whose last two deployments are compared."""
 DEPLOYMENTS_MAX = 1_000

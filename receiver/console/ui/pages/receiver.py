@@ -35,7 +35,6 @@ OUTCOMES: Final = {
 }
 """Outcomes of received spans: field of a ledger line → label."""
 DEAD_LETTERS_MAX = 100
-"""Maximum number of dead letters that the page lists."""
 DAY_S = 86_400
 
 
@@ -44,7 +43,6 @@ class Balance(NamedTuple):
 
     received: int
     outcomes: dict[str, int]
-    """Spans by the fields of `OUTCOMES`."""
 
     @property
     def unaccounted(self) -> int:

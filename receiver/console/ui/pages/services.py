@@ -7,10 +7,10 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from receiver.console.api.source import Row
+from receiver.console.ui.charts.heatmap_chart import durations
 from receiver.console.ui.charts.over_time import REQUESTS, NamedChart, deployment_markers, red_charts
 from receiver.console.ui.charts.svg import Number
 from receiver.console.ui.charts.timeline import Timeline
-from receiver.console.ui.durations import durations
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.columns import ColumnHead, sorted_rows
@@ -27,8 +27,6 @@ ROWS_MAX: Final = 20_000
 """Maximum number of rows of all sparklines."""
 _KEYS: Final = {"traffic": "spans", "errors": "error_rate", "p50": "p50_ms", "p95": "p95_ms", "p99": "p99_ms"}
 """Column → property of its rows."""
-_REQUESTS: Final = "(kind=server OR kind=consumer OR root)"
-"""Filter of the spans that the query `red` counts as requests."""
 
 
 class Measured(NamedTuple):
@@ -36,11 +34,8 @@ class Measured(NamedTuple):
 
     rows: list[Row]
     heads: list[ColumnHead]
-    """Heads of the columns."""
     over_time: dict[str, list[Number]]
-    """Name → number of spans in each interval."""
     incomplete: list[int]
-    """Indices of the intervals that are only partly in the time range."""
     is_cut: bool
 
 

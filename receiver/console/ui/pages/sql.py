@@ -38,7 +38,6 @@ LIMITS: Final = {
     "link_bytes": LINK_BYTES_MAX,
     "cell_characters": CELL_CHARS_MAX,
 }
-"""Name → limit, as the page shows it."""
 SHOWN: Final = ("chart", "table")
 EXAMPLES: Final = {
     "Spans and errors per minute": """\
@@ -67,7 +66,6 @@ FROM otel_traces
 WHERE Timestamp > now() - INTERVAL 1 HOUR AND route != ''
 GROUP BY route ORDER BY spans DESC LIMIT 20""",
 }
-"""Name of an example → statement."""
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 

@@ -26,6 +26,7 @@ from receiver.console.ui.page import Context
 from receiver.console.ui.pages.deployment_events import time_axis, trace_events
 from receiver.console.ui.pages.trace_views import MARKS, VIEWS, group_key_of, marked, view_of
 from receiver.console.ui.view import View
+from receiver.sizes import counted
 
 ROWS_MAX = 200
 """Maximum number of spans in the table of a page without its script; other spans are behind links.
@@ -123,8 +124,7 @@ def sentence(trace: Trace) -> str:
     failed = [span for span in trace.spans if span.is_error]
     if failed:
         messages = dict.fromkeys(cut(span.row["StatusMessage"]) or "no message" for span in failed)
-        noun = "error" if len(failed) == 1 else "errors"
-        text += f"; {numbers.count(len(failed))} {noun}: {', '.join(islice(messages, MESSAGES_MAX))}"
+        text += f"; {counted(len(failed), 'error')}: {', '.join(islice(messages, MESSAGES_MAX))}"
     return text
 
 
@@ -224,16 +224,17 @@ def _bar(trace: Trace, span: Span) -> Markup:
         return tag("rect", x=(at_ns - trace.start_ns) * scale - 1, y=top, width=2, height=size, class_=kind)
 
     kind = "bar span error" if span.is_error else "bar span"
-    return tag(
-        "svg",
+    return timing(
         section(span.start_ns, span.end_ns, kind),
         *(section(start_ns, end_ns, "critical") for start_ns, end_ns in span.critical),
         *(event(at_ns, is_exception=is_exc) for at_ns, is_exc in span.row.get("EventMarks", ())),
-        class_="timing",
-        viewBox=f"0 0 {BAR_WIDTH} 16",
-        preserveAspectRatio="none",
-        aria_hidden="true",
     )
+
+
+def timing(*bars: Markup) -> Markup:
+    """Return the bars of a row, `BAR_WIDTH` wide; the table scales them to its column."""
+    size = {"viewBox": f"0 0 {BAR_WIDTH} 16", "preserveAspectRatio": "none"}
+    return tag("svg", *bars, class_="timing", **size, aria_hidden="true")
 
 
 def _notes(trace: Trace, span: Span) -> list[str]:

@@ -23,10 +23,11 @@ from receiver.console.queries.traces.traces import compared_trace, normalized_tr
 from receiver.console.ui import numbers
 from receiver.console.ui.charts.svg import tag
 from receiver.console.ui.page import Context
-from receiver.console.ui.pages.trace import BAR_WIDTH, details, first_row, indentation
+from receiver.console.ui.pages.trace import BAR_WIDTH, details, first_row, indentation, timing
 from receiver.console.ui.parameters import FILTER
 from receiver.console.ui.view import View
 from receiver.errors import MalformedBody
+from receiver.sizes import counted
 
 ROWS_MAX: Final = 1_000
 """Maximum number of rows on a page; other rows are behind links."""
@@ -126,9 +127,9 @@ def sentence(first: Trace, second: Trace, rows: Sequence[Row]) -> str:
     counts = Counter(row["change"] for row in rows)
     for change, name in (("removed", "A"), ("added", "B")):
         if counts[change]:
-            parts.append(f"{_spans(counts[change])} only in {name}")
+            parts.append(f"{counted(counts[change], 'span')} only in {name}")
     fails = Counter(side for row in rows if (side := _fails_only_in(row)))
-    parts += [f"{_spans(fails[name])} failed only in {name}" for name in ("A", "B") if fails[name]]
+    parts += [f"{counted(fails[name], 'span')} failed only in {name}" for name in ("A", "B") if fails[name]]
     return f"{'; '.join(parts)}."
 
 
@@ -146,10 +147,6 @@ def _durations(a_ms: float, b_ms: float, rows: Sequence[Row]) -> str:
     # Not a share of the total change: other operations may have changed in the opposite direction.
     changed = f"{service} {name}".strip() + f" takes {most} {more} of the critical path"
     return f"B takes {change} {longer} (A {a}, B {b}); {changed}"
-
-
-def _spans(count: int) -> str:
-    return f"{numbers.count(count)} {'span' if count == 1 else 'spans'}"
 
 
 def _fails_only_in(row: Row) -> str:
@@ -178,14 +175,7 @@ class _Axis:
     def bars(self, row: Row) -> Markup:
         """Return the bars of a row: A above B."""
         sides = (("a", 2), ("b", 9))
-        return tag(
-            "svg",
-            *(self._bar(row[name], name, top) for name, top in sides if row[name]),
-            class_="timing",
-            viewBox=f"0 0 {BAR_WIDTH} 16",
-            preserveAspectRatio="none",
-            aria_hidden="true",
-        )
+        return timing(*(self._bar(row[name], name, top) for name, top in sides if row[name]))
 
     def _bar(self, side: Mapping[str, Any], name: str, top: int) -> Markup:
         left = (side["start_ms"] - self._begin_ms) * self._scale

@@ -19,6 +19,7 @@ from receiver.console.ui.charts.flame_graph import flame_graph, label, laid_out
 from receiver.console.ui.charts.svg import share_bar
 from receiver.console.ui.long_texts import cut
 from receiver.console.ui.page import Context
+from receiver.console.ui.pages.columns import ColumnHead
 from receiver.errors import MalformedBody
 
 VIEWS: Final = ("waterfall", "flame", "statistics")
@@ -36,16 +37,6 @@ _COLUMNS: Final[Mapping[str, Callable[[SpanSums], int]]] = {
     "self": lambda sums: sums.self_ns,
 }
 _SORT_DEFAULT: Final = "self"
-
-
-class SortableHead(NamedTuple):
-    """Head of a column of the statistics."""
-
-    name: str
-    link: str
-    """URL of the page sorted by it; in the other direction if it is sorted by it already."""
-    direction: str
-    """`ascending` or `descending` if the table is sorted by it."""
 
 
 class StatisticsRow(NamedTuple):
@@ -156,12 +147,13 @@ def _statistics(trace: Trace, query: Mapping[str, str], path: str) -> Context:
     }
 
 
-def _head(path: str, by: str, name: str, column: str, *, is_reversed: bool) -> SortableHead:
+def _head(path: str, by: str, name: str, column: str, *, is_reversed: bool) -> ColumnHead:
     is_sorted = name == column
     sort = f"-{name}" if is_sorted and not is_reversed else name
     is_ascending = is_reversed != (name == "group")
     direction = ("ascending" if is_ascending else "descending") if is_sorted else ""
-    return SortableHead(name, _url(path, show="statistics", by=by, sort=sort), direction)
+    link = _url(path, show="statistics", by=by, sort=sort)
+    return ColumnHead(name, link, direction, is_number=name != "group")
 
 
 def _group(path: str, by: str, name: str | None, sums: SpanSums, whole_ns: int) -> StatisticsRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from receiver.console.ui.page import Context
@@ -13,9 +12,8 @@ from receiver.console.ui.views.store import ViewFile
 async def build(view: View) -> Context:
     """Return the views that the caller may see, and the URL `save` that a form offers to save."""
     file = ViewFile(Path(view.facts.loaded.settings.data_dir))
-    read = asyncio.get_running_loop().run_in_executor
     return {
-        "views": await read(view.facts.pool, lambda: file.views(view.projects)),
+        "views": await view.facts.in_pool(lambda: file.views(view.projects)),
         "result": view.facts.results.result_of(view.query.get("result", "")),
         "saved_url": view.query.get("save", ""),
         "may_change": view.may("operator") and not view.projects,

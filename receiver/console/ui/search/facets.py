@@ -10,7 +10,6 @@ from receiver.console.ui.filter_text import all_of, without_term
 from receiver.console.ui.view import View, term
 
 VALUES_MAX = 8
-"""Maximum number of values that a facet shows."""
 SERVICES_MAX = 1_000
 """Maximum number of services whose spans are summed for the numbers of all spans and of failed spans."""
 KEYS: Final = (
@@ -49,7 +48,6 @@ class Facets(NamedTuple):
     spans: int
     errors: int
     key: str
-    """Field or attribute of the last facet."""
 
 
 async def facets(view: View, text: str) -> Facets:

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from receiver.console.queries.filters.plain_text import id_field
 from receiver.console.queries.traces.trace_columns import NEWEST
-from receiver.console.ui.durations import durations
+from receiver.console.ui.charts.heatmap_chart import durations
 from receiver.console.ui.filter_text import is_of_spans, widened
 from receiver.console.ui.page import Context
 from receiver.console.ui.pages.columns import addable, added, attributes_of, columns_of, names_of
@@ -16,7 +16,6 @@ from receiver.console.ui.search.search_chart import search_chart
 from receiver.console.ui.view import View, instant, term
 
 TRACES_MAX = 100
-"""Maximum number of traces on a page."""
 WIDER_S = 86_400
 """Length of the time range in which a search without a match counts the matching traces."""
 

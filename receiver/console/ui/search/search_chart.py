@@ -12,15 +12,7 @@ from receiver.console.api.source import Row
 from receiver.console.queries.aggregates.chart import MEASURES, TOP_DEFAULT
 from receiver.console.queries.filters.filter_values import attribute_text
 from receiver.console.queries.group_key import FIELDS
-from receiver.console.ui.charts.over_time import (
-    COUNT,
-    DURATION,
-    HUES,
-    NUMBER,
-    PER_MINUTE,
-    PERCENT,
-    deployment_markers,
-)
+from receiver.console.ui.charts import over_time
 from receiver.console.ui.charts.svg import LOW, Marker, Series, line_chart, stacked_bars
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of
@@ -31,7 +23,6 @@ from receiver.console.ui.view import View, term
 from receiver.errors import MalformedBody
 
 TOPS: Final = ("3", "5", str(TOP_DEFAULT), "10")
-"""Numbers of groups that the page offers."""
 DRAWN: Final = ("lines", "bars")
 OFFERED: Final = (
     ("error_rate", "deployment", "failed by deployment"),
@@ -41,10 +32,10 @@ OFFERED: Final = (
 )
 """Charts that a click shows: measure, keys and label."""
 _UNITS: Final = {
-    **dict.fromkeys(("spans", "errors"), COUNT),
-    "rate": PER_MINUTE,
-    "error_rate": PERCENT,
-    **dict.fromkeys(("p50", "p95", "p99", "max"), DURATION),
+    **dict.fromkeys(("spans", "errors"), over_time.COUNT),
+    "rate": over_time.PER_MINUTE,
+    "error_rate": over_time.PERCENT,
+    **dict.fromkeys(("p50", "p95", "p99", "max"), over_time.DURATION),
 }
 LABELS: Final = {"error_rate": "failed"}
 LINES_MAX: Final = 20_000
@@ -84,7 +75,7 @@ async def search_chart(view: View, text: str, selection: str, latency: Sequence[
         "close_keys": (),
     }
     if is_default:
-        markers = await deployment_markers(view, view.filter(text))
+        markers = await over_time.deployment_markers(view, view.filter(text))
         return {**form, "chart": _histogram(view, text, latency, markers), "groups": ()}
     asked = {
         "measure": view.query.get("measure") or "spans",
@@ -95,7 +86,7 @@ async def search_chart(view: View, text: str, selection: str, latency: Sequence[
     try:
         found, markers = await asyncio.gather(
             view.ask("chart", **asked, every=every, spans="all", filter=filters, limit=str(LINES_MAX)),
-            deployment_markers(view, filters),
+            over_time.deployment_markers(view, filters),
         )
     except MalformedBody as error:
         if error.field not in asked:
@@ -138,7 +129,9 @@ def _histogram(view: View, text: str, rows: Sequence[Row], markers: Sequence[Mar
             ("not failed", others, "", "-status=error"),
         )
     ]
-    return stacked_bars("Matching spans by status, over time", series, timeline.axes(COUNT), markers, box=LOW)
+    return stacked_bars(
+        "Matching spans by status, over time", series, timeline.axes(over_time.COUNT), markers, box=LOW
+    )
 
 
 class GroupChart:
@@ -150,7 +143,7 @@ class GroupChart:
         self._text = text
         self._measure = measure
         self._keys = [_filter_key(key.strip()) for key in by.split(",") if key.strip()]
-        self._unit = _UNITS.get(measure, NUMBER)
+        self._unit = _UNITS.get(measure, over_time.NUMBER)
 
     def groups(self, rows: Sequence[Row]) -> list[ChartedGroup]:
         """Return the rows of the table, from the lines of the whole range."""
@@ -159,7 +152,7 @@ class GroupChart:
         whole = sum(row[measured] or 0 for row in totals) or 1
         filters = [self._filter_of(row) for row in totals if not row["is_rest"]]
         of_rest = all_of(*(f"{key} exists" for key in self._keys if key not in FIELDS), *map(_not, filters))
-        hues = iter(HUES)
+        hues = iter(over_time.HUES)
         return [
             ChartedGroup(
                 "all others"
@@ -215,7 +208,6 @@ class GroupChart:
         return value * 60 if self._measure == "rate" and value is not None else value
 
     def _filter_of(self, row: Row) -> str:
-        """Return the filter of the spans of a group."""
         return " ".join(term(key, value) for key, value in zip(self._keys, _values(row), strict=False))
 
 

@@ -5,8 +5,7 @@ import { element } from "./elements.js";
 const SHOWN_MS = 1500;
 
 const canCopy = Boolean(navigator.clipboard) || document.queryCommandSupported?.("copy");
-const status = element("p", { className: "hidden" });
-status.setAttribute("role", "status");
+const status = element("p", { className: "hidden", role: "status" });
 
 async function copy(text) {
   // Only pages over HTTPS or of this machine have a clipboard.
@@ -22,8 +21,7 @@ async function copy(text) {
 }
 
 export function copyButton(text) {
-  const button = element("button", { type: "button", className: "quiet copy-id", textContent: "⧉" });
-  button.setAttribute("aria-label", `Copy ${text}`);
+  const button = element("button", { type: "button", className: "quiet copy-id", textContent: "⧉", ariaLabel: `Copy ${text}` });
   button.addEventListener("click", async () => {
     const isCopied = await copy(text).then(() => true, () => false);
     button.textContent = isCopied ? "✓" : "✕";

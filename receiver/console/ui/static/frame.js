@@ -100,8 +100,7 @@ function showShortcuts() {
     for (const [keys, text] of shortcuts()) list.append(element("dt", "", element("kbd", "", keys)), element("dd", "", text));
     const close = element("button", "", "Close");
     close.addEventListener("click", () => dialog.close());
-    dialog = element("dialog", { id: "shortcuts" }, element("h2", "", "Keyboard"), list, close);
-    dialog.setAttribute("aria-label", "Keyboard shortcuts");
+    dialog = element("dialog", { id: "shortcuts", ariaLabel: "Keyboard shortcuts" }, element("h2", "", "Keyboard"), list, close);
     document.body.append(dialog);
   }
   if (!dialog.open) dialog.showModal();

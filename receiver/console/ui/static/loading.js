@@ -29,8 +29,7 @@ function begin() {
   timer = setTimeout(() => {
     const button = element("button", { type: "button", textContent: "Cancel" });
     button.addEventListener("click", cancel);
-    bar = element("div", { id: "loading" }, element("span", { textContent: "Loading…" }), button);
-    bar.setAttribute("role", "status");
+    bar = element("div", { id: "loading", role: "status" }, element("span", { textContent: "Loading…" }), button);
     document.body.append(bar);
     document.querySelector("main")?.setAttribute("aria-busy", "true");
   }, AFTER_MS);

@@ -42,28 +42,26 @@ function storedNames(add) {
 }
 
 function palette() {
-  const input = element("input", { type: "text", autocomplete: "off", spellcheck: false, maxLength: TEXT_MAX });
-  const list = element("ul", { id: "destinations" });
+  const input = element("input", {
+    type: "text",
+    autocomplete: "off",
+    spellcheck: false,
+    maxLength: TEXT_MAX,
+    placeholder: "page, service, operation, project, deployment, trace id or search",
+    role: "combobox",
+    ariaLabel: "Page, service, operation, project, deployment, trace id or search",
+    ariaAutoComplete: "list",
+    ariaExpanded: "true",
+  });
+  const list = element("ul", { id: "destinations", role: "listbox", ariaLabel: "Destinations" });
+  input.setAttribute("aria-controls", list.id);
   const dialog = element(
     "dialog",
-    { id: "palette" },
+    { id: "palette", ariaLabel: "Go to" },
     input,
     list,
     element("p", { className: "dim", textContent: "Arrow keys to move, Enter to go, Escape to close. A pasted trace id leads to the trace." }),
   );
-  dialog.setAttribute("aria-label", "Go to");
-  list.setAttribute("role", "listbox");
-  list.setAttribute("aria-label", "Destinations");
-  for (const [name, value] of [
-    ["role", "combobox"],
-    ["aria-label", "Page, service, operation, project, deployment, trace id or search"],
-    ["aria-autocomplete", "list"],
-    ["aria-controls", list.id],
-    ["aria-expanded", "true"],
-  ]) {
-    input.setAttribute(name, value);
-  }
-  input.placeholder = "page, service, operation, project, deployment, trace id or search";
 
   let known = [];
   let shown = [];
@@ -76,9 +74,7 @@ function palette() {
     selectOption(input, list, place);
   };
   const option = ({ kind, text }, place) => {
-    const made = element("li", { id: `destination-${place}` }, element("span", { textContent: text }));
-    made.append(element("span", { className: "kind", textContent: kind }));
-    made.setAttribute("role", "option");
+    const made = element("li", { id: `destination-${place}`, role: "option" }, element("span", "", text), element("span", "kind", kind));
     made.addEventListener("click", () => go(place));
     return made;
   };

@@ -23,8 +23,7 @@ function localValue(at) {
 function offerZones() {
   const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const zones = [element("option", { value: "utc" }, "UTC"), element("option", { value: "local" }, name || "local time")];
-  const zone = element("select", {}, ...zones);
-  zone.setAttribute("aria-label", "Time zone");
+  const zone = element("select", { ariaLabel: "Time zone" }, ...zones);
   form.querySelector(".dim").replaceWith(zone);
   const show = (text, isLocal) => (isLocal ? localValue(new Date(`${text}Z`)) : new Date(text).toISOString().slice(0, 19));
   zone.addEventListener("change", () => {

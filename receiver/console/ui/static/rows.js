@@ -15,8 +15,7 @@ export function newRow(container) {
   const bar = element("div", "bar");
   const path = element("div", "path");
   const marks = element("div", "marks");
-  const line = element("div", "row", label, took, element("div", "time", bar, path, marks));
-  line.setAttribute("role", "row");
+  const line = element("div", { className: "row", role: "row" }, label, took, element("div", "time", bar, path, marks));
   for (const cell of line.children) cell.setAttribute("role", "gridcell");
   container.append(line);
   return { line, twisty, mark, service, name, note, label, took, bar, path, marks };

@@ -25,8 +25,7 @@ function store(views) {
 const linkTo = ({ name, url }) => element("a", { href: url, textContent: name });
 
 function ownItem(view, show) {
-  const remove = element("button", { type: "button", className: "quiet", textContent: "Delete" });
-  remove.setAttribute("aria-label", `Delete ${view.name}`);
+  const remove = element("button", { type: "button", className: "quiet", textContent: "Delete", ariaLabel: `Delete ${view.name}` });
   remove.addEventListener("click", () => {
     store(ownViews().filter(({ name }) => name !== view.name));
     show();
@@ -36,8 +35,7 @@ function ownItem(view, show) {
 
 function saveItem(show) {
   const url = location.pathname + location.search;
-  const name = element("input", { maxLength: 80, value: nameOf(url), size: 16 });
-  name.setAttribute("aria-label", "Name of the view");
+  const name = element("input", { maxLength: 80, value: nameOf(url), size: 16, ariaLabel: "Name of the view" });
   const form = element("form", {}, name, element("button", { textContent: "Save in this browser" }));
   form.addEventListener("submit", (event) => {
     event.preventDefault();

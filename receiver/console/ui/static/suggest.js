@@ -48,16 +48,12 @@ async function candidatesFor(term, known) {
 
 function combobox(input) {
   const known = input.dataset.known.split(" ");
-  const list = element("ul", { id: "suggestions", hidden: true });
-  list.setAttribute("role", "listbox");
-  list.setAttribute("aria-label", "Completions of the filter");
+  const list = element("ul", { id: "suggestions", hidden: true, role: "listbox", ariaLabel: "Completions of the filter" });
   // Outside of the label, because its text is the name of the input.
   input.form.append(list);
   list.style.left = `${input.offsetLeft}px`;
-  input.setAttribute("role", "combobox");
-  input.setAttribute("aria-autocomplete", "list");
+  Object.assign(input, { role: "combobox", ariaAutoComplete: "list", ariaExpanded: "false" });
   input.setAttribute("aria-controls", list.id);
-  input.setAttribute("aria-expanded", "false");
 
   let active = -1;
   let asked = 0;
@@ -89,10 +85,8 @@ function combobox(input) {
   };
   const option = ({ text, spans }, place) => {
     const count = spans === undefined ? [] : [element("span", "kind", `${spans.toLocaleString("en")} ${spans === 1 ? "span" : "spans"}`)];
-    const made = element("li", { id: `suggestion-${place}` }, element("span", "", text), " ", ...count);
+    const made = element("li", { id: `suggestion-${place}`, role: "option", ariaSelected: "false" }, element("span", "", text), " ", ...count);
     made.dataset.text = text;
-    made.setAttribute("role", "option");
-    made.setAttribute("aria-selected", "false");
     // Before the input loses the focus, because that would close the list.
     made.addEventListener("pointerdown", (event) => {
       event.preventDefault();
@@ -131,8 +125,7 @@ function combobox(input) {
 
 // Before the page is left, its filter is checked: an error is shown under the field, and the page stays.
 function check(input) {
-  const error = element("p", { className: "faulty", id: "filter-error", hidden: true });
-  error.setAttribute("role", "alert");
+  const error = element("p", { className: "faulty", id: "filter-error", hidden: true, role: "alert" });
   input.form.after(error);
   const show = ({ message, column }) => {
     const text = input.value;

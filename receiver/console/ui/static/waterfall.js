@@ -58,19 +58,12 @@ class Waterfall {
   }
 
   build() {
-    this.overview = element("canvas", "overview");
-    this.overview.setAttribute("role", "img");
-    this.overview.setAttribute("aria-label", "All spans over time, errors red");
-    this.filter = element("input");
-    this.filter.placeholder = "find in this trace";
-    this.filter.setAttribute("aria-label", "Find a text in the spans of this trace");
-    this.count = element("span", "dim");
-    this.count.setAttribute("role", "status");
-    this.only = element("input");
-    this.only.type = "checkbox";
+    this.overview = element("canvas", { className: "overview", role: "img", ariaLabel: "All spans over time, errors red" });
+    this.filter = element("input", { placeholder: "find in this trace", ariaLabel: "Find a text in the spans of this trace" });
+    this.count = element("span", { className: "dim", role: "status" });
+    this.only = element("input", { type: "checkbox" });
     const button = (text, action) => {
-      const made = element("button", "quiet", text);
-      made.type = "button";
+      const made = element("button", { className: "quiet", type: "button" }, text);
       made.addEventListener("click", action);
       return made;
     };
@@ -89,13 +82,9 @@ class Waterfall {
       button("Compare (m)", () => this.compare()),
       this.count,
     );
-    this.grid = element("div", "grid");
-    this.grid.tabIndex = 0;
-    this.grid.setAttribute("role", "treegrid");
-    this.grid.setAttribute("aria-label", "Spans of the trace");
-    this.grid.setAttribute("aria-colcount", "3");
     this.space = element("div", "space");
-    this.grid.append(this.space);
+    const about = { role: "treegrid", ariaLabel: "Spans of the trace", ariaColCount: "3" };
+    this.grid = element("div", { className: "grid", tabIndex: 0, ...about }, this.space);
     const axis = document.getElementById("axis");
     document.getElementById("rows").replaceChildren(tools, this.overview, ...(axis ? [axis] : []), this.grid);
     this.grid.addEventListener("scroll", () => this.schedule());
@@ -313,14 +302,19 @@ class Waterfall {
     this.reveal(this.chosen);
   }
 
+  // Add the spans with these ids to the matches.
+  addMatches(found) {
+    const ids = new Set(found);
+    this.trace.id.forEach((id, place) => ids.has(id) && this.matches.add(place));
+    this.update();
+  }
+
   // The spans of a frame or a group, which another view of the trace links to.
   async markSpans(marks) {
     const answer = await fetch(`${this.matchesUrl}?${marks}`);
     if (!answer.ok) return;
-    const ids = new Set(await answer.json());
     this.matches = new Set();
-    this.trace.id.forEach((id, place) => ids.has(id) && this.matches.add(place));
-    this.update();
+    this.addMatches(await answer.json());
     const [first] = this.matches;
     if (first !== undefined) this.reveal(first);
   }
@@ -337,9 +331,7 @@ class Waterfall {
       if (signal.aborted) return;
       const answer = await fetch(`${this.matchesUrl}?${new URLSearchParams({ text: text.trim() })}`, { signal });
       if (!answer.ok) throw new Error(`the receiver answered ${answer.status}`);
-      const ids = new Set(await answer.json());
-      this.trace.id.forEach((id, place) => ids.has(id) && this.matches.add(place));
-      this.update();
+      this.addMatches(await answer.json());
     } catch (error) {
       if (error.name !== "AbortError") this.count.textContent = `Only names and ids were searched: ${error.message}.`;
     }

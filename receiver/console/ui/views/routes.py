@@ -10,11 +10,9 @@ change none.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypedDict, TypeVar
+from typing import Final
 
 from aiohttp import web
 
@@ -26,25 +24,9 @@ from receiver.console.queries.question import Parameter, reject_unknown_paramete
 from receiver.console.ui.document import go_to
 from receiver.console.ui.facts import ReceiverFacts
 from receiver.console.ui.forms import form_of
-from receiver.console.ui.views.store import SavedView, ViewFile, document
+from receiver.console.ui.views.store import SavedView, ViewFile, ViewsDocument, document
 from receiver.console.ui.views.urls import checked_view, parse_views
 from receiver.http.media_types import JSON, require_json
-
-T = TypeVar("T")
-
-
-class ViewRow(TypedDict):
-    """A name, and the path and parameters of a page."""
-
-    name: str
-    url: str
-
-
-class ViewsDocument(TypedDict):
-    """Saved views, sorted by name."""
-
-    views: list[ViewRow]
-
 
 _SCHEMA: Final = {
     "type": "array",
@@ -90,7 +72,7 @@ class ViewRoutes:
     async def _list(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
         caller = request.get(CALLER)
-        views = await self._run(lambda: self._file.views(caller.projects if caller else ()))
+        views = await self._facts.in_pool(lambda: self._file.views(caller.projects if caller else ()))
         headers = {"Content-Type": JSON}
         if request.path == "/views/export":
             headers["Content-Disposition"] = 'attachment; filename="views.json"'
@@ -100,34 +82,31 @@ class ViewRoutes:
         require_json(request.content_type)
         reject_unknown_parameters(request.query)
         views = parse_views(await request.read())
-        await self._run(lambda: self._file.put(views))
+        await self._facts.in_pool(lambda: self._file.put(views))
         return whole_json(HTTPStatus.OK, {"saved": len({each.name for each in views})})
 
     async def _delete(self, request: web.Request) -> web.Response:
         # Not a part of the path: a name may have slashes and braces.
         reject_unknown_parameters(request.query, ("name",))
         name = request.query.get("name", "")
-        await self._run(lambda: self._file.delete(name))
+        await self._facts.in_pool(lambda: self._file.delete(name))
         return whole_json(HTTPStatus.OK, {"name": name})
 
     async def _save(self, request: web.Request) -> web.Response:
         form = await form_of(request)
         view = checked_view(form.get("name", ""), form.get("url", ""), form.get("since", ""))
-        await self._run(lambda: self._file.put([view]))
+        await self._facts.in_pool(lambda: self._file.put([view]))
         return self._done("The view is saved.", view)
 
     async def _drop(self, request: web.Request) -> web.Response:
         name = (await form_of(request)).get("name", "")
-        await self._run(lambda: self._file.delete(name))
+        await self._facts.in_pool(lambda: self._file.delete(name))
         return self._done("The view is deleted.")
 
     async def _import(self, request: web.Request) -> web.Response:
         views = parse_views((await form_of(request)).get("document", "").encode())
-        await self._run(lambda: self._file.put(views))
+        await self._facts.in_pool(lambda: self._file.put(views))
         return self._done(f"{len(views)} {'view is' if len(views) == 1 else 'views are'} imported.")
 
     def _done(self, text: str, view: SavedView | None = None) -> web.Response:
         return go_to(f"/views?result={self._facts.results.keep(text, view.url if view else '')}")
-
-    async def _run(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._facts.pool, call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -19,9 +19,7 @@ from receiver.errors import DiskTrouble, LimitExceeded, NoSuchView
 
 NAME: Final = "views.json"
 VIEWS_MAX = 200
-"""Maximum number of saved views."""
 BYTES_MAX = 1 << 20
-"""Maximum size of the file."""
 _changing = threading.Lock()
 
 
@@ -36,6 +34,19 @@ class Views(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All views, sorted by name."""
 
     views: list[SavedView] = []
+
+
+class ViewRow(TypedDict):
+    """A name, and the path and parameters of a page."""
+
+    name: str
+    url: str
+
+
+class ViewsDocument(TypedDict):
+    """Saved views, sorted by name."""
+
+    views: list[ViewRow]
 
 
 class ViewFile:
