@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from urllib.parse import quote, unquote, urlsplit
 
 from receiver.errors import OperatorError
@@ -93,6 +94,8 @@ def parse_store_url(text: str) -> StoreUrl | None:
             f"has port {native[1]}, which is ClickHouse's native port; {_STORE_FORMS}, whose port is 8123, "
             "or 8443 with https"
         )
+    if get_close_matches(text, ["embedded"]):
+        raise OperatorError("is not a URL; did you mean 'embedded'?")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OperatorError(f"has scheme '{parts.scheme}', or no host; {_STORE_FORMS}")
     if port == 0:

@@ -63,6 +63,20 @@ def test_red_prints_a_line_for_each_group_with_the_estimate_before_sampling(data
     }
 
 
+def test_two_groups_of_a_chart_are_one_option_or_two(data_dir: str) -> None:
+    command = ("chart", "--filter", "service=charted", "--data", data_dir)
+
+    assert run(*command, "--by", "kind", "--by", "deployment").stdout == (
+        run(*command, "--by", "kind,deployment").stdout
+    )
+
+
+def test_column_that_no_trace_has_is_reported(data_dir: str) -> None:
+    result = run("search", "service=charted", "--columns", "no.key", "--columns", "kind", "--data", data_dir)
+
+    assert result.stderr.splitlines()[0] == "none of these traces has the attribute no.key"
+
+
 def test_red_over_time_draws_a_sparkline_with_a_gap_where_no_span_is(data_dir: str) -> None:
     result = run("red", "--filter", "service=charted", "--every", "1m", "--data", data_dir)
 

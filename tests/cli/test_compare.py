@@ -165,6 +165,9 @@ def test_deployments_and_shifts_print_tables(data_dir: str) -> None:
     shifted = run("shifts", "service=compared status=error", "--data", data_dir)
 
     assert [row[1] for row in csv.reader(listed.stdout.splitlines())] == ["deployment", "dpl_b", "dpl_a"]
+    table = run("deployments", "--data", data_dir, "--filter", "service=compared").stdout.splitlines()
+    assert re.search(r"first seen \(UTC\) +last seen \(UTC\)", table[0])
+    assert len(re.findall(r" \d\d-\d\d \d\d:\d\d:\d\d\.\d{3}(?=  )", table[1])) == 2
     head, *lines = shifted.stdout.splitlines()
     assert head.split("  ")[0] == "attribute"
     assert any(line.startswith("operation=fails  ") and "100 % (15 of 15)" in line for line in lines)

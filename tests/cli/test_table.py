@@ -58,6 +58,14 @@ def test_deployment_is_a_column_if_it_fits_or_differs(
     assert ("deployment" in head) == is_shown
 
 
+def test_note_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(table, "columns_max", lambda: 20)
+
+    table.print_note("not shown: service, span, deployment; --wide shows all")
+
+    assert max(map(len, capsys.readouterr().err.splitlines())) <= 20
+
+
 TRACE = "5b8efff798038103d269b633813fc60c"
 HEAD = ("trace", "service", "message", "spans", "errors")
 ROWS = [(TRACE, "web", "connection to the database timed out", "12", "3"), (TRACE, "cart", "", "4", "0")]
@@ -83,7 +91,8 @@ def test_narrow_terminal_omits_columns_in_order_then_shortens_texts(
     assert max(map(text_width, lines)) <= columns
     assert all(TRACE in line for line in lines[1:])
     omitted = ", ".join(name for name in HEAD if name not in names.split())
-    assert capsys.readouterr().err == (f"not shown: {omitted}; --wide shows all\n" if omitted else "")
+    note = f"not shown: {omitted}; --wide shows all" if omitted else ""
+    assert capsys.readouterr().err.split() == note.split()
 
 
 def test_wide_shows_all_columns_and_whole_texts_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,9 @@ VALUES = [
         pytest.param(f"[store]\nurl = '{url}'", "native port; expected 'embedded' or http(s)://", id=url)
         for url in ("clickhouse:9000", "tcp://u:p@h:9440/otel", "10.0.0.1:9000")
     ),
+    pytest.param(
+        "[store]\nurl = 'imbedded'", "store.url is not a URL; did you mean 'embedded'?", id="embedded"
+    ),
     pytest.param("[store]\nurl = 'tcp://h'", "store.url has scheme 'tcp'", id="scheme"),
     pytest.param("[store]\nurl = 'http://h/a?b=c'", "store.url has a query or fragment", id="query"),
     pytest.param("[tls]\ncert_file = 'none'", "tls.key_file is missing", id="certificate without key"),

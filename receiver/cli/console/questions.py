@@ -16,7 +16,7 @@ from receiver.cli.console.value_completion import complete
 from receiver.cli.shell.api_client import ResultRows, Row
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import CONFIG, DATA, SINCE, loaded_with
-from receiver.cli.shell.table import WIDE, lines_of
+from receiver.cli.shell.table import WIDE, lines_of, print_note
 from receiver.cli.shell.text_width import text_width
 from receiver.cli.shell.unsafe_text import without_controls
 from receiver.console.queries.csv_text import csv_head, csv_line
@@ -34,6 +34,9 @@ CONTEXT_CHARACTERS = 60
 """Maximum length of the text that a message shows before and after the column with the error."""
 _COLUMN = re.compile(r"(?:filter|q), column ([0-9]{1,9}): ")
 """Beginning of an error about a filter, from this program or from the receiver."""
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?Z")
+_UTC = " (UTC)"
+"""End of the heads of times."""
 
 
 def command_of(name: str, table: Renderer | None = None) -> click.Command:
@@ -105,7 +108,14 @@ def _click_parameter(parameter: Parameter) -> click.Parameter:
         metavar="TEXT",
         help=f"{parameter.help[0].upper()}{parameter.help[1:]}.",
         shell_complete=complete,
+        # A list may also be given as one option for each of its values.
+        multiple=parameter.is_list,
+        callback=_joined if parameter.is_list else None,
     )
+
+
+def _joined(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    return ",".join(values) or None
 
 
 def run_question(
@@ -169,22 +179,20 @@ def _print_note(rows: ResultRows, question: Question[Any], since: str, until: st
     if rows.close_keys:
         # No advice about the time range: the key is misspelled.
         meant = ", ".join(map(harmless_text, rows.close_keys))
-        click.echo(f"no span {_period(since, until)} matches", err=True)
-        click.echo(f"similar attributes that spans have: {meant}", err=True)
+        print_note(f"no span {_period(since, until)} matches")
+        print_note(f"similar attributes that spans have: {meant}")
     elif not rows.count:
         hint = f"; {question.hint_if_empty}" if question.hint_if_empty else ""
         # On standard error, so that a pipe gets rows only.
         noun = question.noun if question.noun == "event" else "span"
-        click.echo(f"{empty_note(since, until, noun)}{hint}", err=True)
+        print_note(f"{empty_note(since, until, noun)}{hint}")
     elif rows.is_cut:
         more = (
             f"there are more: --limit N prints up to {question.limit_max}"
             if rows.count < question.limit_max
             else "this is the maximum; narrow the time range or the filter"
         )
-        click.echo(
-            f"the first {counted(rows.count, question.noun)} {_period(since, until)}; {more}", err=True
-        )
+        print_note(f"the first {counted(rows.count, question.noun)} {_period(since, until)}; {more}")
 
 
 def empty_note(since: str, until: str, noun: str = "span") -> str:
@@ -198,6 +206,18 @@ def _period(since: str, until: str) -> str:
     return f"{'of the last' if parse_instant(since) is None else 'since'} {harmless_text(since)}"
 
 
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    """Print a column for each key of the first row, with times to the millisecond and without the year."""
+    return generic_table(dict(map(_short_time, row.items())) for row in rows)
+
+
+def _short_time(item: tuple[str, Any]) -> tuple[str, Any]:
+    name, value = item
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        return item
+    return f"{name.replace('_', ' ')}{_UTC}", value[5:23].replace("T", " ")
+
+
 def generic_table(rows: Iterable[Row]) -> Iterator[str]:
     """Print a column for each key of the first row; numbers are aligned right."""
     listed = list(rows)
@@ -206,7 +226,8 @@ def generic_table(rows: Iterable[Row]) -> Iterator[str]:
     columns = list(listed[0])
     numbers = {index for index, column in enumerate(columns) if not isinstance(listed[0][column], str)}
     cells = [[_cell(row[column]) for column in columns] for row in listed]
-    yield from lines_of(columns, cells, numbers=numbers)
+    times = {index for index, column in enumerate(columns) if column.endswith(_UTC)}
+    yield from lines_of(columns, cells, numbers=numbers, whole=times)
 
 
 def json_lines(rows: Iterable[Row]) -> Iterator[str]:

@@ -11,9 +11,10 @@ from receiver.cli.console.filter_command import FilterCommand, filter_words
 from receiver.cli.console.questions import common_parameters, own_parameters, run_question
 from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.table import lines_with_deployment, ms_text
+from receiver.cli.shell.table import lines_with_deployment, ms_text, print_note
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.sentences import SENTENCES
+from receiver.logs import harmless_text
 
 _DETAILS: Final = """
 FILTER may be words of an error message, a quoted text or an id: they are searched in operations, status
@@ -60,6 +61,9 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         for row in listed
     ]
     added = [name for row in listed[:1] for name in row.get("columns", {})]
+    for name in added:
+        if listed and not any(row["columns"][name] for row in listed):
+            print_note(f"none of these traces has the attribute {harmless_text(name)}")
     head = ("started (UTC)", "trace", "service", "span", "duration", "spans", "errors", *added, "deployment")
     # The added columns were asked for, so the others give way.
     others = ("span", "started (UTC)") if added else ()

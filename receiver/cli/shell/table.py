@@ -9,6 +9,7 @@ import math
 import shutil
 import sys
 from collections.abc import Container, Iterator, Sequence
+from textwrap import fill
 from typing import Any, Final
 
 import click
@@ -72,7 +73,14 @@ def lines_of(  # noqa: PLR0913 - what a narrow terminal does with each column
         yield "  ".join(cells).rstrip()
     omitted = [name for index, name in enumerate(head) if index not in widths]
     if omitted and has_note:
-        click.echo(f"not shown: {', '.join(map(harmless_text, omitted))}; --wide shows all", err=True)
+        print_note(f"not shown: {', '.join(map(harmless_text, omitted))}; --wide shows all")
+
+
+def print_note(text: str) -> None:
+    """Print a note on standard error, in lines that fit the terminal."""
+    width = columns_max()
+    fitting = text if width == math.inf else fill(text, int(width), break_on_hyphens=False)
+    click.echo(fitting, err=True)
 
 
 def _excess(widths: dict[int, int]) -> float:

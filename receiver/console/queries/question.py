@@ -55,6 +55,8 @@ class Parameter:
     is_required: bool = False
     is_positional: bool = False
     """On the command line: an argument, not an option."""
+    is_list: bool = False
+    """Whether commas separate several values."""
     schema: Schema = field(default_factory=lambda: TEXT)
 
 

@@ -49,6 +49,7 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
                 "columns",
                 f"fields and attributes that each line has in addition, at most {COLUMNS_MAX}, separated by "
                 "commas: of the root span, or else of the earliest span that has it",
+                is_list=True,
             ),
         ),
         filters_traces=True,

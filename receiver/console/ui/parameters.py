@@ -11,6 +11,7 @@ from typing import Final
 from multidict import MultiDict
 
 from receiver.console.queries.question import reject_unknown_parameters
+from receiver.errors import MalformedBody
 
 FRAME: Final = ("since", "until", "refresh", "project", "deployment")
 """Parameters of every page: the links of the frame keep them."""
@@ -26,6 +27,10 @@ def checked_parameters(query: Mapping[str, str], own: tuple[str, ...]) -> Mappin
     `own`: parameters of the page in addition to `FRAME`.
     """
     if FILTER in own:
+        if FILTER in query and _FILTER_IN_OLD_LINKS in query:
+            raise MalformedBody(
+                "filter and q are the same parameter of the URL; expected one of them", field=FILTER
+            )
         query = MultiDict(
             (FILTER if name == _FILTER_IN_OLD_LINKS else name, value) for name, value in query.items()
         )

@@ -1,7 +1,7 @@
 """Request for a page: its parameters, its time range, and its queries.
 
-Invariant: all queries of a page have the same time range, with absolute times, and so do the links of its
-content. The navigation and the forms keep an age as the request has it: the last hour stays the last hour.
+Invariant: all queries of a page have the same time range, with absolute times. Its links and forms keep
+an age as the request has it: the last hour stays the last hour. A link to one interval has the times of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from receiver.console.ui.long_texts import with_cut_texts
 from receiver.console.ui.parameters import CHART, FILTER
 from receiver.errors import MalformedBody
 from receiver.settings import Role
-from receiver.time_range import SINCE_DEFAULT, ends_of, instant_text, parse_range
+from receiver.time_range import (
+    SINCE_DEFAULT,
+    ends_of,
+    instant_text,
+    parse_instant,
+    parse_range,
+    parse_seconds,
+)
 
 DEPLOYMENT_CHARS_MAX = 256
 """Maximum length of a deployment's id in a link."""
@@ -60,6 +67,8 @@ class View:
         self.range_error = ""
         """Error of the time range of the request, in place of which the page has the default range."""
         self.rejected_since = ""
+        self.add_error = ""
+        """Error of the column that a form adds to the list of traces."""
 
     def may(self, needed: Role) -> bool:
         """Return whether the caller has this role or a higher one."""
@@ -81,10 +90,22 @@ class View:
         return {"since": instant(self.begin_s), "until": instant(self.end_s)}
 
     @property
+    def range(self) -> dict[str, str]:
+        """Return the time range as parameters; an age stays an age."""
+        return {"since": self.since, **({"until": self.until} if self.until else {})}
+
+    @property
     def asked_range(self) -> dict[str, str]:
-        """Return the time range as parameters; an age stays an age. With the time to reload."""
-        optional = {"until": self.until, "refresh": self.refresh}
-        return {"since": self.since, **{name: value for name, value in optional.items() if value}}
+        """Return the time range as `range` does, with the time to reload."""
+        return {**self.range, **({"refresh": self.refresh} if self.refresh else {})}
+
+    def ages_text(self, names: Mapping[str, str]) -> str:
+        """Return a time range between ages in words; empty with an instant. `names`: words by age."""
+        if any(parse_seconds(end) is None for end in self.range.values()):
+            return ""
+        return (
+            f"{self.since} to {self.until} ago" if self.until else names.get(self.since, f"last {self.since}")
+        )
 
     @property
     def now(self) -> str:
@@ -130,7 +151,7 @@ class View:
         """
         arguments = {name: value for name, value in parameters.items() if value}
         layout = self.layout if path == self.path else {}
-        query = {**self.chosen, **layout, **parameters, **self.times, **arguments}
+        query = {**self.chosen, **layout, **parameters, **self.range, **arguments}
         query = {name: value for name, value in query.items() if value}
         return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
 
@@ -138,9 +159,8 @@ class View:
         """Return the URL of the page of a deployment; empty for an id that is too long for a URL."""
         if not 0 < len(deployment) <= DEPLOYMENT_CHARS_MAX:
             return ""
-        return (
-            f"/deployment/{quote(deployment, safe='')}?{urlencode({**self.times, **times}, quote_via=quote)}"
-        )
+        query = urlencode({**self.range, **times}, quote_via=quote)
+        return f"/deployment/{quote(deployment, safe='')}?{query}"
 
     def page_link(self, path: str) -> str:
         """Return the URL of a page for the same project, deployment and time range. An age stays an age."""
@@ -165,8 +185,8 @@ class View:
         return self.changed(**{name: ""})
 
     def changed(self, **parameters: str) -> str:
-        """Return the URL of this page with absolute times and these parameters; removes empty ones."""
-        return self._with(**{**self.times, **parameters})
+        """Return the URL of this page with these parameters; removes empty ones."""
+        return self._with(**{"until": "", **self.range, **parameters})
 
     @property
     def without_chart(self) -> str:
@@ -216,6 +236,12 @@ def term(field: str, value: str) -> str:
     """Return a filter for a field or attribute that equals a value, which may have any characters."""
     # A star without a backslash would be a wildcard.
     return f"{field}={quoted(value).replace('*', chr(92) + '*')}"
+
+
+def moment(time: str) -> dict[str, str]:
+    """Return the millisecond of the time of a span as a time range."""
+    at_s = parse_instant(time) or 0.0
+    return {"since": instant(at_s), "until": instant(at_s + 0.001)}
 
 
 def instant(at_s: float) -> str:

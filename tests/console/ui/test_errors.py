@@ -29,6 +29,18 @@ async def test_number_of_a_group_links_to_as_many_spans(site: Client) -> None:
         assert orjson.loads(lines[-1])["end"]["count"] == int(count.replace(",", "")), spans
 
 
+async def test_first_and_last_time_of_a_group_link_to_its_traces_at_this_time(site: Client) -> None:
+    text = await (await site.get("/errors?project=prj_1", params=TIMES)).text()
+    links = re.findall(r'<td class="when"><a href="([^"]+)"><time datetime="([^"]+)"', text)
+
+    assert links
+    for link, time in links:
+        query = parse_qs(urlsplit(html.unescape(link)).query)
+        spans = {name: query[name][0] for name in ("filter", "since", "until")}
+        lines = (await (await site.get("/api/v1/spans", params=spans)).read()).splitlines()
+        assert orjson.loads(lines[0])["Timestamp"][:19] == time[:19].replace("T", " "), spans
+
+
 def test_filter_of_a_group_is_valid_for_any_message() -> None:
     for message in ("", 'a "b" * \\ <number>', "<text>" * 200, "word <number> " * 90, "\\" * 1_000, "a\0b"):
         text = group_filter({"service": "a*b", "type": 'x"*', "message": message})

@@ -58,9 +58,18 @@ async def test_slowest_traces_are_those_of_all_matches_and_not_of_the_newest(sit
     assert [row[1] for row in rows[:3]] == [f"{each:.0f} ms" for each in durations[:3]]
 
 
-@each_case("path", ["/search", "/services", "/services?service=web"])
-async def test_head_sorts_and_reverses_the_list(site: Client, path: str) -> None:
-    name = "duration" if path == "/search" else "p95"
+@each_case(
+    ("path", "name"),
+    [
+        ("/search", "duration"),
+        ("/services", "p95"),
+        ("/services?service=web", "p95"),
+        ("/errors", "last"),
+        ("/compare", "spans"),
+        ("/compare?a=dpl_1&b=dpl_2", "p95"),
+    ],
+)
+async def test_head_sorts_and_reverses_the_list(site: Client, path: str, name: str) -> None:
     first = head_links(await page_of(site, path))[name]
     page = await page_of(site, first)
 
@@ -81,6 +90,15 @@ async def test_columns_are_added_moved_and_removed_without_a_script(site: Client
     links = {each.get("aria-label"): each["href"] or "" for each in page.all("a")}
     assert query_of(links["Move http.route to the left"])["columns"] == "started,http.route,root"
     assert query_of(links["Remove root"])["columns"] == "started,http.route"
+
+
+async def test_column_that_cannot_be_added_is_refused_below_its_field(site: Client) -> None:
+    page = await page_of(site, "/search?add=%00", 400)
+
+    (field,) = (each for each in page.all("input") if each.get("name") == "add")
+    assert field["aria-describedby"] == "add-error"
+    assert "Columns: expected " in page.text
+    assert not [link for link in page.links if "add=" in link]
 
 
 @each_case("columns", ["bogus", ",".join(f"a.{number}" for number in range(13))])

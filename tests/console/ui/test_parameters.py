@@ -49,6 +49,12 @@ async def test_repeated_parameter_is_an_error(site: Client, query: str) -> None:
     assert answer.status == 400
 
 
+async def test_filter_with_its_old_name_is_explained(site: Client) -> None:
+    page = Document(await (await site.get("/search?q=root&filter=root")).text())
+
+    assert "filter and q are the same parameter" in page.text
+
+
 async def test_error_page_offers_the_page_without_parameters(site: Client) -> None:
     answer = await site.get("/search?fliter=root")
 

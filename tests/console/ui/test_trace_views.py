@@ -48,6 +48,8 @@ async def test_number_of_the_statistics_leads_to_as_many_marked_spans(site: Clie
         )
 
         assert links, by
+        # The name, the count, the total and the self time of each row.
+        assert all(text.count(f'"{link}"') == 4 for link, _ in links if "failed" not in link), by
         for link, count in links:
             query = unescape(link).partition("?")[2]
             ids = orjson.loads(await (await site.get(f"/trace/{trace_id}/matches?{query}")).read())

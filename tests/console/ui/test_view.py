@@ -17,7 +17,7 @@ from receiver.console.queries.filters.filter_values import attribute_text
 from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.charts.timeline import Timeline
 from receiver.console.ui.filter_text import all_of, error_column, without_term
-from receiver.console.ui.view import View, term
+from receiver.console.ui.view import View, moment, term
 from receiver.errors import InvalidFilter
 from tests.console.ui.fake_source import FakeSource
 from tests.support.cases import each_case
@@ -42,12 +42,16 @@ def test_times_of_a_page_are_absolute_and_include_the_current_second() -> None:
     }
 
 
-def test_links_keep_the_project_and_the_range() -> None:
-    chosen = view(project="a&b", deployment="", since="1h")
+def test_links_keep_the_project_and_the_range_and_an_age_stays_an_age() -> None:
+    chosen = view(project="a&b", deployment="", since="-3h..-1h", refresh="1m")
 
     assert chosen.link("/search", filter="status=error", sort="") == (
-        "/search?project=a%26b&filter=status%3Derror"
-        "&since=2027-01-15T07%3A00%3A00.000Z&until=2027-01-15T08%3A00%3A01.000Z"
+        "/search?project=a%26b&filter=status%3Derror&since=3h&until=1h"
+    )
+    assert chosen.changed(sort="spans") == "/errors?project=a%26b&since=3h&refresh=1m&until=1h&sort=spans"
+    assert chosen.deployment_link("dpl_1") == "/deployment/dpl_1?since=3h&until=1h"
+    assert chosen.link("/search", **moment("2027-01-15T07:00:00.123456789Z")) == (
+        "/search?project=a%26b&since=2027-01-15T07%3A00%3A00.123Z&until=2027-01-15T07%3A00%3A00.124Z"
     )
     assert view(since="1h", filter="x").permalink == (
         "/errors?since=2027-01-15T07%3A00%3A00.000Z&filter=x&until=2027-01-15T08%3A00%3A01.000Z"
@@ -56,6 +60,17 @@ def test_links_keep_the_project_and_the_range() -> None:
     of_frame = view(project="a&b", since="6h", filter="x")
     assert of_frame.page_link("/search") == "/search?project=a%26b&since=6h"
     assert view(since="6h", until="2h").page_link("/") == "/?since=6h&until=2h"
+
+
+def test_range_between_ages_is_named_by_them() -> None:
+    names = {"1h": "last hour"}
+
+    assert [view(since=since).ages_text(names) for since in ("1h", "2h", "-3h..-1h", "2026-01-15")] == [
+        "last hour",
+        "last 2h",
+        "3h to 1h ago",
+        "",
+    ]
 
 
 def test_filter_joins_the_chosen_project_with_other_terms() -> None:

@@ -69,6 +69,7 @@ PARAMETERS: Final = (
         "by",
         "one or two fields (service, operation, project, deployment, kind or status) or attributes, "
         "separated by a comma, such as http.route,deployment; all spans are one group if omitted",
+        is_list=True,
     ),
     Parameter(
         "measure",
@@ -153,7 +154,10 @@ class ChartRow(TypedDict):
     """Whether the whole interval is in the time range; null without an interval."""
     spans: int
     value: float | None
-    """The measure; null if it is not defined, such as the average of an attribute that no span has."""
+    """The measure; null if it is not defined, such as the average of an attribute that no span has.
+
+    Also null if a sum is beyond the largest number, 1.8e308.
+    """
 
 
 class ChartParameters(NamedTuple):

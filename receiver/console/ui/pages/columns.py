@@ -19,6 +19,7 @@ DEFAULT: Final = ("started", "root", "length", "duration", "spans", "errors", "d
 """Columns of the list of traces by default. All other columns are fields and attributes."""
 _TEXTS: Final = ("root", "deployment")
 _UNSORTED: Final = ("length", "trace")
+_TIMES: Final = ("started", "first", "last")
 
 
 class ColumnHead(NamedTuple):
@@ -43,8 +44,8 @@ class Column(NamedTuple):
 
 
 def head(view: View, name: str, order: str, *, is_number: bool) -> ColumnHead:
-    """Return the head of a column. Its link reverses the order, or begins with the largest number."""
-    first, second = (f"-{name}", name) if is_number or name == "started" else (name, f"-{name}")
+    """Return the head of a column. Its link reverses the order, or begins with the largest or the newest."""
+    first, second = (f"-{name}", name) if is_number or name in _TIMES else (name, f"-{name}")
     link = view.changed(sort=second if order == first else first)
     state = {name: "ascending", f"-{name}": "descending"}.get(order, "")
     return ColumnHead(name, link, state, is_number)
@@ -52,8 +53,11 @@ def head(view: View, name: str, order: str, *, is_number: bool) -> ColumnHead:
 
 def names_of(view: View) -> tuple[str, ...]:
     """Return the names of the columns of a search. Raises `MalformedBody`."""
-    names = tuple(dict.fromkeys(each.strip() for each in view.query.get("columns", "").split(",")))
-    names = tuple(filter(None, names)) or DEFAULT
+    return _checked(view.query.get("columns", "").split(",")) or DEFAULT
+
+
+def _checked(texts: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(filter(None, dict.fromkeys(each.strip() for each in texts)))
     own = [name for name in names if name not in DEFAULT or name == "deployment"]
     if len(own) > COLUMNS_MAX:
         raise MalformedBody(f"columns: expected at most {COLUMNS_MAX} attributes", field="columns")
@@ -79,9 +83,15 @@ def addable(view: View, names: tuple[str, ...], offered: Sequence[str]) -> dict[
 
 
 def added(view: View) -> str:
-    """Return the URL of the list with the column `add` of a form; empty without one."""
-    name = view.query.get("add", "").strip()
-    return _link(view, (*names_of(view), name)) if name else ""
+    """Return the URL of the list with the column `add` of a form; empty without one, or if it is refused."""
+    name, names = view.query.get("add", "").strip(), names_of(view)
+    try:
+        return _link(view, _checked((*names, *name.split(",")))) if name else ""
+    except MalformedBody as error:
+        # The links of the page are those of the list without it.
+        view.query = {key: value for key, value in view.query.items() if key != "add"}
+        view.add_error = str(error)
+        return ""
 
 
 def _column(view: View, names: tuple[str, ...], index: int, order: str) -> Column:
@@ -107,16 +117,14 @@ Measure = Callable[[Row], Any]
 
 
 def sorted_rows(
-    view: View, rows: list[Row], measures: Mapping[str, Measure]
-) -> tuple[list[Row], list[ColumnHead]]:
-    """Return the rows of a page's list in the order of the parameter `sort`, and the heads of its columns.
+    view: View, rows: list[Row], measures: Mapping[str, Measure], texts: Collection[str]
+) -> tuple[list[Row], dict[str, ColumnHead]]:
+    """Return the rows of a page's list in the order of the parameter `sort`, and the heads by column.
 
-    `measures`: name of a column → its value in a row; the first is a text, the others are numbers.
+    `measures`: name of a column → its value in a row. `texts`: columns that are neither numbers nor times.
     """
-    text, *numbers = measures
     order = view.one_of("sort", [*measures, *(f"-{name}" for name in measures)], "")
-    heads = [head(view, text, order, is_number=False)]
-    heads += [head(view, name, order, is_number=True) for name in numbers]
+    heads = {name: head(view, name, order, is_number=name not in (*texts, *_TIMES)) for name in measures}
     if not order:
         return rows, heads
     measure = measures[order.removeprefix("-")]

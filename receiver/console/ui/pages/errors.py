@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Final
 
 from receiver.console.api.source import Row
@@ -11,7 +12,8 @@ from receiver.console.queries.message_template import PLACEHOLDERS
 from receiver.console.ui.charts.svg import sparkline
 from receiver.console.ui.filter_text import all_of
 from receiver.console.ui.page import Context
-from receiver.console.ui.view import View, term
+from receiver.console.ui.pages.columns import sorted_rows
+from receiver.console.ui.view import View, moment, term
 
 GROUPS_MAX = 100
 NAMES_MAX: Final = 8
@@ -19,6 +21,8 @@ NAMES_MAX: Final = 8
 
 MESSAGE_CHARS_MAX: Final = 300
 """Maximum length of the part of a message that a link searches for."""
+_SORTED: Final = ("spans", "traces", "service", "error", "first", "last")
+"""Columns whose heads sort the groups."""
 _PLACEHOLDER: Final = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 
 
@@ -36,10 +40,14 @@ def group_filter(row: Row) -> str:
 
 
 async def build(view: View) -> Context:
-    """Return the groups of errors, most frequent first."""
+    """Return the groups of errors, most frequent first unless the parameter `sort` has another order."""
     answer = await view.ask("errors", filter=view.filter(view.filter_text), limit=str(GROUPS_MAX))
+    measures = {**{name: itemgetter(name) for name in _SORTED}, "error": itemgetter("type", "message")}
+    rows, heads = sorted_rows(view, answer.rows, measures, ("service", "error"))
     return {
-        "groups": [_shown(view, row) for row in answer.rows],
+        "groups": [_shown(view, row) for row in rows],
+        "most_frequent": answer.rows[0] if answer.rows else None,
+        "heads": heads,
         "names_max": NAMES_MAX,
         "is_cut": answer.is_cut,
         "spans": sum(row["spans"] for row in answer.rows),
@@ -51,6 +59,7 @@ def _shown(view: View, row: Row) -> Row:
     return {
         **row,
         "filter": all_of(view.filter_text, group_filter(row)),
+        "times": [(row[end], moment(row[end])) for end in ("first", "last")],
         "trend": sparkline(row["over_time"], f"spans over time, at most {max(row['over_time'])} an interval"),
         "by_deployment": list(zip(row["deployments"], row["deployment_spans"], strict=True)),
     }

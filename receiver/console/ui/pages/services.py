@@ -33,7 +33,8 @@ class Measured(NamedTuple):
     """Rate, errors and durations of each service or operation."""
 
     rows: list[Row]
-    heads: list[ColumnHead]
+    heads: dict[str, ColumnHead]
+    """Heads of the columns by name."""
     over_time: dict[str, list[Number]]
     incomplete: list[int]
     is_cut: bool
@@ -103,5 +104,5 @@ async def _measured(
     over_time = await view.ask("red", **query, every=timeline.every, limit=str(ROWS_MAX))
     counts = timeline.values_by_group(over_time.rows, "spans")
     measures = {name: itemgetter(key) for name, key in {by: "group", **_KEYS}.items()}
-    rows, heads = sorted_rows(view, groups.rows, measures)
+    rows, heads = sorted_rows(view, groups.rows, measures, [by])
     return Measured(rows, heads, counts, timeline.incomplete, groups.is_cut or over_time.is_cut)

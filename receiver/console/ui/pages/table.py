@@ -61,7 +61,7 @@ _ALL: Final = (
         "m",
         parameters=(FILTER, "focus", "levels"),
     ),
-    Page("errors", "/errors", "Errors", "What fails?", errors.build, "e", parameters=(FILTER,)),
+    Page("errors", "/errors", "Errors", "What fails?", errors.build, "e", parameters=(FILTER, "sort")),
     Page(
         "compare",
         "/compare",
@@ -69,7 +69,7 @@ _ALL: Final = (
         "Is B worse than A?",
         compare.build,
         "c",
-        parameters=(FILTER, "a", "b", "first"),
+        parameters=(FILTER, "a", "b", "first", "sort"),
     ),
     Page(
         "tail",

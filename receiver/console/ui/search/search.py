@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 from receiver.console.queries.filters.plain_text import id_field
@@ -48,6 +49,7 @@ async def build(view: View) -> Context:
         "order": order,
         "columns": columns_of(view, names, order),
         "addable": addable(view, names, KEYS),
+        "status": HTTPStatus.BAD_REQUEST if view.add_error else HTTPStatus.OK,
         "wider": None if traces else await _wider(view, text),
         "spans": await _spans(view, text, selection) if traces and has_spans else None,
         "differences": await differences(view, text, selection) if traces and selection else None,

@@ -1,10 +1,17 @@
 // Panel of the selected span on the page of a trace.
 
+import { addCopyButtons } from "./copy.js";
 import { element } from "./elements.js";
+
+const IDS = ["span", "parent", "project", "deployment"];
 
 function definitions(items) {
   const list = element("dl");
-  for (const [key, value] of items) list.append(element("dt", "", key), element("dd", "", value || "–"));
+  for (const [key, value] of items) {
+    const text = element("span", "", value || "–");
+    if (IDS.includes(key)) text.dataset.copy = value;
+    list.append(element("dt", "", key), element("dd", "", text));
+  }
   return list;
 }
 
@@ -32,6 +39,7 @@ export function showSpan(span) {
       ...links,
       element("div", { id: "linking" }),
     );
+  addCopyButtons(document.getElementById("span"));
 }
 
 // The spans that link to the span of the panel, which is not replaced while they are searched.
