@@ -162,7 +162,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     ]
 
     assert dict(status.settings)["fsync_after_insert"] == "1"
-    assert len(definitions) == 11
+    assert len(definitions) == 13
     for settings in (
         "fsync_after_insert = 1",
         "fsync_part_directory = 1",
