@@ -14,6 +14,8 @@ ROLLUP_TABLES = (
     "otel_rollup_slots",
     "otel_attribute_keys",
     "otel_attribute_values",
+    "otel_errors",
+    "otel_deployments",
 )
 """Tables whose rows expire a week after the spans that they were derived from."""
 _TTL = re.compile(r"toIntervalDay\((\d+)\)")

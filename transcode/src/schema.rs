@@ -108,6 +108,8 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0009_otel_attribute_keys.sql"
     "0010_otel_attribute_values.sql"
     "0011_otel_deployment_events.sql"
+    "0012_otel_errors.sql"
+    "0013_otel_deployments.sql"
 };
 
 #[cfg(test)]

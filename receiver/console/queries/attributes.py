@@ -20,7 +20,7 @@ from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.attributes import RESOURCE_MAP, SPAN_MAP
 from receiver.console.queries.rollup.proof import Checked
 from receiver.console.queries.rollup.ranges import Values, condition
-from receiver.console.queries.rollup.tables import ATTRIBUTE_KEYS, ATTRIBUTE_VALUES, HOUR_S
+from receiver.console.queries.rollup.tables import ATTRIBUTE_KEYS, ATTRIBUTE_TABLES, ATTRIBUTE_VALUES, HOUR_S
 from receiver.console.queries.selection import Selection, selection
 from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.sql_text import Sql, compose, identifier, joined
@@ -110,7 +110,8 @@ def attributes(store: Store, asked: Asked[str | None], now_s: float) -> LimitedL
 def _lines(store: Store, asked: Asked[str | None], selected: Selection, now_s: float) -> Iterator[bytes]:
     """Ask the rollups, and the spans that they do not provably cover."""
     question = _Question(asked, selected, promoted_columns(store))
-    range_ = ProvenHours(*asked.range.bounds_ns(now_s), Checked(promoted=question.promoted.entries))
+    totals = dict.fromkeys(ATTRIBUTE_TABLES, question.promoted.entries)
+    range_ = ProvenHours(*asked.range.bounds_ns(now_s), Checked(totals=totals))
 
     def reading() -> Reading | None:
         if is_short(asked.range, now_s) or not _filters_projects_only(asked):

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from receiver.console.queries.filters.attribute_sql import lookup
-from receiver.console.queries.limits import LimitedLines, limited_lines
-from receiver.console.queries.message_template import TEMPLATE_PARAMETERS, template_sql
+from receiver.console.queries.aggregates.proven_hours import ProvenHours
+from receiver.console.queries.aggregates.totalled import (
+    DEPLOYMENTS_SEEN,
+    errors_of,
+    source,
+    totalled_lines,
+)
+from receiver.console.queries.limits import LimitedLines, within_time
+from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
 from receiver.console.queries.question import Asked
+from receiver.console.queries.rollup.ranges import Values
 from receiver.console.queries.selection import selection
-from receiver.engine.promoted import promoted_columns
 from receiver.engine.sql_text import Sql, compose, names
 from receiver.engine.store import Store
 
@@ -18,21 +24,11 @@ NAMES_PER_GROUP = 20
 INTERVALS: Final = 30
 """Number of intervals of equal length into which the time range is divided for the counts of a group."""
 
-_EXCEPTION = Sql("Events.Attributes[indexOf(Events.Name, 'exception')]")
-"""Attributes of the first exception; empty if there is none."""
-IS_ERROR = Sql("(StatusCode = 'Error' OR has(Events.Name, 'exception'))")
-ERROR_MESSAGE = template_sql(
-    compose(
-        "if({exception}['exception.message'] != '', {exception}['exception.message'], StatusMessage)",
-        exception=_EXCEPTION,
-    )
-)
-"""Template of the message. It needs `TEMPLATE_PARAMETERS`."""
 _GROUPS = """
 SELECT
     ServiceName AS service,
-    {type} AS type,
-    {message} AS message,
+    Type AS type,
+    Message AS message,
     count() AS spans,
     uniqExact(TraceId) AS traces,
     concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS first,
@@ -49,8 +45,7 @@ SELECT
     argMax(TraceId, bitShiftLeft(toUInt128(toUnixTimestamp64Nano(Timestamp)), 64) + cityHash64(TraceId))
         AS example_trace_id,
     if(countIf(isNull(SampleWeight)) = 0, sum(SampleWeight), NULL) AS estimated_spans
-FROM {table}
-WHERE {where}
+FROM {errors}
 GROUP BY service, type, message
 ORDER BY spans DESC, service, type, message
 LIMIT {limit:UInt64}
@@ -60,6 +55,7 @@ _INTERVAL = compose(
     "least(intDiv(toUnixTimestamp64Nano(Timestamp) - {from_ns:Int64}, {interval_ns:Int64}), {intervals} - 1)",
     intervals=INTERVALS,
 )
+_HAS_DEPLOYMENT = Sql("DeploymentId != ''")
 # Without the filter of the query: an error that the filter hides in earlier deployments is not new.
 _NEW_SINCE = """
 SELECT
@@ -78,24 +74,19 @@ FROM
     (
         SELECT DISTINCT
             ServiceName AS service,
-            {type} AS type,
-            {message} AS message,
+            Type AS type,
+            Message AS message,
             ProjectId AS project,
             DeploymentId AS deployment
-        FROM {table}
-        WHERE {in_range}
-          AND DeploymentId != ''
-          AND {is_error}
+        FROM {errors}
     ) AS occurrences
     INNER JOIN
     (
         SELECT
             ProjectId AS project,
             DeploymentId AS deployment,
-            row_number() OVER (PARTITION BY ProjectId ORDER BY min(Timestamp), DeploymentId) AS place
-        FROM {table}
-        WHERE {in_range}
-          AND DeploymentId != ''
+            row_number() OVER (PARTITION BY ProjectId ORDER BY min(First), DeploymentId) AS place
+        FROM {seen}
         GROUP BY ProjectId, DeploymentId
     ) AS seen USING (project, deployment)
     GROUP BY service, type, message, project
@@ -110,14 +101,6 @@ LEFT JOIN ({new_since}) AS news USING (service, type, message)
 ORDER BY spans DESC, service, type, message
 {aggregation_settings}
 """
-
-
-def error_type(store: Store) -> Sql:
-    """Return the expression for the type of an error."""
-    found = lookup(promoted_columns(store), "span", "error.type", "'error.type'")
-    template = "if({type} != '', {type}, ifNull(toString({value}), ''))"
-    type_ = compose("{exception}['exception.type']", exception=_EXCEPTION)
-    return compose(template, type=type_, value=found.value_sql)
 
 
 class ErrorRow(TypedDict):
@@ -147,18 +130,24 @@ class ErrorRow(TypedDict):
 def error_groups(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the groups, those with the most spans first. The example is the newest trace."""
     selected = selection(store, asked, now_s)
-    of_group = {"type": error_type(store), "message": ERROR_MESSAGE}
-    groups = compose(
-        _GROUPS,
-        where=selected.where(IS_ERROR),
-        intervals=INTERVALS,
-        interval=_INTERVAL,
-        names_max=NAMES_PER_GROUP,
-        **of_group,
-    )
-    new_since = compose(_NEW_SINCE, is_error=IS_ERROR, **of_group)
-    statement = compose(_ERRORS, columns=names(ErrorRow.__annotations__), groups=groups, new_since=new_since)
+    errors = errors_of(store)
     begin_s, end_s = asked.range.past_s(now_s)
     interval_ns = int((end_s - begin_s) * 1e9) // INTERVALS + 1
-    parameters = {**selected.parameters, **TEMPLATE_PARAMETERS, "interval_ns": interval_ns}
-    return limited_lines(store, statement, parameters, asked.limit)
+
+    def statement(hours: ProvenHours) -> tuple[Sql, Values]:
+        values: Values = {**selected.parameters, **TEMPLATE_PARAMETERS}
+        values |= {"interval_ns": interval_ns, "limit": asked.limit + 1}
+        filtered = source(errors, hours, selected.condition, values)
+        groups = compose(
+            _GROUPS, errors=filtered, intervals=INTERVALS, interval=_INTERVAL, names_max=NAMES_PER_GROUP
+        )
+        new_since = compose(
+            _NEW_SINCE,
+            errors=source(errors, hours, _HAS_DEPLOYMENT, values),
+            seen=source(DEPLOYMENTS_SEEN, hours, _HAS_DEPLOYMENT, values),
+        )
+        columns = names(ErrorRow.__annotations__)
+        return compose(_ERRORS, columns=columns, groups=groups, new_since=new_since), values
+
+    lines = totalled_lines(store, asked, now_s, [errors, DEPLOYMENTS_SEEN], statement)
+    return LimitedLines(within_time(lines), asked.limit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from receiver.console.queries.rollup.tables import ATTRIBUTE_TABLES, ROLLUPS
+from receiver.console.queries.rollup.tables import ROLLUPS, TOTALLED
 from receiver.engine.sql import quoted_text
 from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE
 
@@ -17,7 +17,7 @@ TABLES: Final = (
     TABLE,
     DEPLOYMENT_EVENTS,
     *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)),
-    *ATTRIBUTE_TABLES,
+    *TOTALLED,
 )
 
 

@@ -18,6 +18,10 @@ from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
 from receiver.time_range import TimeRange
 
+RANGE_S_MIN = 6 * 3_600
+"""Longest range that is read at once."""
+RECENT_DIVISOR = 64
+"""The newest part of a longer range is read first: a common filter matches enough spans there."""
 _NOTHING = Sql("")
 _ARROW_SETTINGS = (
     ", output_format_arrow_string_as_string = 1, result_overflow_mode = 'throw', max_result_rows = {rows_max}"
@@ -60,13 +64,30 @@ def spans(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> Limit
     selected = selection(store, asked._replace(filter=And((*asked.own, asked.filter))), now_s)
     wanted = {**selected.parameters, "limit": asked.limit + 1, "offset": 0}
     if asked.cursor is None:
-        statement = _statement(selected.where())
-        return LimitedLines(within_time(store.lines(statement, wanted)), asked.limit)
+        lines = _newest_first(store, _statement(selected.where()), wanted, now_s)
+        return LimitedLines(within_time(lines), asked.limit)
     page = _Page(asked.cursor, wanted)
     where = compose("{where} AND {page}", where=selected.where(), page=page.condition)
     statement = _statement(where, order=_PAGE_ORDER)
     lines = store.lines(statement, {**wanted, **page.parameters})
     return LimitedLines(within_time(lines), asked.limit, next_page=page.next_after)
+
+
+def _newest_first(
+    store: Store, statement: Sql, wanted: Mapping[str, str | int], now_s: float
+) -> Iterator[bytes]:
+    """Yield the lines of the newest part of the range, then those of the rest if they are needed."""
+    from_ns, to_ns, limit = (int(wanted[name]) for name in ("from_ns", "to_ns", "limit"))
+    length_ns = min(to_ns, int(now_s) * 10**9) - from_ns
+    # A shorter range is read at once: a second statement costs more than it saves.
+    if length_ns > RANGE_S_MIN * 10**9:
+        recent_ns = from_ns + length_ns - length_ns // RECENT_DIVISOR
+        for piece in store.lines(statement, {**wanted, "from_ns": recent_ns}):
+            limit -= piece.count(b"\n")
+            yield piece
+        to_ns = recent_ns
+    if limit:
+        yield from store.lines(statement, {**wanted, "to_ns": to_ns, "limit": limit})
 
 
 class _Page:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from receiver.console.queries.aggregates.red_source import Covered, Wanted, red_source
+from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
 from receiver.console.queries.rollup.derivation import Closing, Settled, derive, survey
 from receiver.console.queries.rollup.slots import invalidate, read_slots
 from receiver.console.queries.rollup.tables import HOUR_NS
@@ -20,6 +21,7 @@ from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from tests.support import attribute_rollups as of_attributes
 from tests.support import engines
+from tests.support import error_rollups as of_errors
 from tests.support.attribute_rollups import DAY_NS, tables_of
 from tests.support.random_filters import NOW_S, Span, insert
 from tests.support.rollups import (
@@ -55,10 +57,12 @@ def test_rollups_equal_the_spans_in_any_range(store: Store, seed: int) -> None:
     assert due_count(store) == 0
     assert_equal(store, spans, slots_min=40)
     of_attributes.assert_equal(store, spans)
+    of_errors.assert_equal(store, reads_rollups=True)
     for _ in range(5):
         from_ns, to_ns = sorted(rng.randrange(FROM_NS, TO_NS) for _ in range(2))
         assert_equal(store, spans, from_ns=from_ns, to_ns=to_ns)
         of_attributes.assert_equal(store, spans, (from_ns, to_ns))
+        of_errors.assert_equal(store, (from_ns, to_ns))
 
 
 def test_rounds_settle_whole_days(store: Store) -> None:
@@ -89,6 +93,7 @@ def test_late_spans_are_read_beside_their_slots_until_these_are_derived_again(
 
     assert_equal(store, spans, slots_min=40)
     of_attributes.assert_equal(store, spans)
+    of_errors.assert_equal(store, reads_rollups=True)
     assert tables_of(store, "k") == {"rollup", "spans"}
     assert due_count(store) == 0
     later = Closing(NOW_S + 601, 600)
@@ -96,6 +101,7 @@ def test_late_spans_are_read_beside_their_slots_until_these_are_derived_again(
     assert due_count(store, later) == 0
     assert_equal(store, spans, slots_min=40)
     of_attributes.assert_equal(store, spans)
+    of_errors.assert_equal(store, reads_rollups=True)
     assert tables_of(store, "k") == {"rollup"}
 
 
@@ -127,6 +133,7 @@ def test_deleted_spans_are_not_counted(store: Store, spans: list[Span], statemen
     assert len(left) < len(spans)
     assert_equal(store, left)
     of_attributes.assert_equal(store, left)
+    of_errors.assert_equal(store)
     assert len(derive_all(store)) >= 40
     assert_equal(store, left, slots_min=40)
     of_attributes.assert_equal(store, left)
@@ -138,7 +145,9 @@ def test_changed_spans_are_counted_by_their_new_values(store: Store, spans: list
     changed = [span | {"StatusCode": "Ok"} for span in spans]
 
     assert_equal(store, changed)
+    of_errors.assert_equal(store)
     derive_all(store)
+    of_errors.assert_equal(store, reads_rollups=True)
     assert_equal(store, changed, slots_min=40)
 
 
@@ -183,6 +192,7 @@ def test_kill_at_any_statement_changes_no_answer(store: Store, spans: list[Span]
         except Killed:
             assert_equal(store, spans, slots_min=40)
             of_attributes.assert_equal(store, spans, DAY_NS)
+            of_errors.assert_equal(store, DAY_NS, [""])
         else:
             break
 
@@ -190,6 +200,39 @@ def test_kill_at_any_statement_changes_no_answer(store: Store, spans: list[Span]
     assert hour in read_slots(store, hour, hour + 1)
     assert_equal(store, spans, slots_min=40)
     of_attributes.assert_equal(store, spans, DAY_NS)
+
+
+@pytest.mark.usefixtures("spans")
+@pytest.mark.parametrize("table", of_errors.QUESTIONS.values())
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE {} DELETE WHERE Source != '' AND cityHash64(Hour) % 2 SETTINGS mutations_sync = 1",
+        "ALTER TABLE {} DELETE WHERE Source = '' SETTINGS mutations_sync = 1",
+        "TRUNCATE TABLE {}",
+        "INSERT INTO {0} SELECT * REPLACE (Version + 1 AS Version) FROM {0} WHERE Source != ''",
+    ],
+)
+def test_rollup_of_errors_that_lost_or_repeats_rows_changes_no_answer(
+    store: Store, table: str, change: str
+) -> None:
+    store.command(change.format(table))
+
+    of_errors.assert_equal(store, filters=["", "project=prj_1"])
+    derive_all(store)
+    assert due_count(store) == 0
+    of_errors.assert_equal(store, filters=["project=prj_1"], reads_rollups=True)
+
+
+@pytest.mark.usefixtures("spans")
+def test_errors_are_derived_again_when_their_definition_changes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TEMPLATE_PARAMETERS, "replacement_0", "<quoted>")
+
+    of_errors.assert_equal(store, filters=[""])
+    assert len(derive_all(store)) >= 40
+    of_errors.assert_equal(store, filters=[""], reads_rollups=True)
 
 
 @pytest.mark.usefixtures("spans")

@@ -9,7 +9,7 @@ from receiver.console.queries.rollup.proof import Checked, Day
 from receiver.console.queries.rollup.proofs import Parts, is_unchanged, proven
 from receiver.console.queries.rollup.ranges import Range, Values, runs, uncovered
 from receiver.console.queries.rollup.slots import Slot
-from receiver.console.queries.rollup.tables import ATTRIBUTE_TABLES, HOUR_NS, HOUR_S, HOURS_OF_DAY
+from receiver.console.queries.rollup.tables import HOUR_NS, HOUR_S, HOURS_OF_DAY
 from receiver.engine.sql_text import Sql, compose, identifier, joined
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
@@ -49,7 +49,7 @@ class ProvenHours(NamedTuple):
         return ProvenHours(self.from_ns, self.to_ns, self.checked)
 
     def complete(self, table: str) -> ProvenHours:
-        """Return a copy that has only the hours whose rows in this rollup of attributes are complete."""
+        """Return a copy that has only the hours whose rows in this rollup with total rows are complete."""
         return self.only(hour for day in self.days for hour in day.complete_hours(table))
 
     def of_spans(self) -> list[Range]:
@@ -66,7 +66,7 @@ class ProvenHours(NamedTuple):
         return of_versions(name, versions, 1, values, is_mixed=self.is_mixed)
 
     def are_unchanged(self, store: Store) -> bool:
-        """Return whether the rollups of attributes still have the rows that were proven."""
+        """Return whether the rollups with total rows still have the rows that were proven."""
         if is_unchanged(store, self.checked, self.parts):
             return True
         # A merge changes parts, but no rows: see `RedSource.is_unchanged`.
@@ -74,8 +74,8 @@ class ProvenHours(NamedTuple):
 
     @property
     def versions(self) -> tuple[bool, list[dict[int, int]]]:
-        """Return whether there are other versions, and the versions of each rollup of attributes by hour."""
-        slots = [self.complete(table).slots for table in ATTRIBUTE_TABLES]
+        """Return whether there are other versions, and the versions of each rollup with total rows."""
+        slots = [self.complete(table).slots for table in self.checked.totals]
         return self.is_mixed, [{hour: slot.version for hour, slot in each.items()} for each in slots]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
 from receiver.console.queries.filters.close_keys import close_group_keys
-from receiver.console.queries.filters.filter import Comparison, Exists, Intrinsic, terms
+from receiver.console.queries.filters.filter import Comparison, Exists, Filter, Intrinsic, terms
 from receiver.console.queries.group_key import FIELDS, GroupKey
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
@@ -68,7 +68,7 @@ def rollup_of(  # noqa: PLR0913, PLR0917 - what a query groups and selects
     now_s: float,
 ) -> Wanted | None:
     """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
-    columns = {*(group.column for group in groups), *(_column_of(term) for term in terms(asked.filter))}
+    columns = {*(group.column for group in groups), *columns_of(asked.filter)}
     of_requests = counted == IS_REQUEST
     if every_s % HOUR_S:
         return None
@@ -83,6 +83,11 @@ def rollup_of(  # noqa: PLR0913, PLR0917 - what a query groups and selects
     by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
     wanted = Wanted(rollup=rollup, condition=condition, parameters=selected.parameters, by_hour=by_hour)
     return wanted_in(asked.range, now_s, wanted)
+
+
+def columns_of(tree: Filter) -> set[str]:
+    """Return the columns that a filter reads; one is empty if it reads others than fields of groups."""
+    return {_column_of(term) for term in terms(tree)}
 
 
 def _column_of(term: Comparison | Exists) -> str:

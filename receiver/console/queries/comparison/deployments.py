@@ -5,8 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final, NamedTuple, TypedDict
 
-from receiver.console.queries.limits import LimitedLines, limited_lines
+from receiver.console.queries.aggregates.proven_hours import ProvenHours
+from receiver.console.queries.aggregates.totalled import DEPLOYMENTS_SEEN, source, totalled_lines
+from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.question import Asked
+from receiver.console.queries.rollup.ranges import Values
 from receiver.console.queries.selection import Selection, selection
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Parameters, Store
@@ -21,14 +24,13 @@ _DEPLOYMENTS = """
 SELECT
     ProjectId AS project,
     DeploymentId AS deployment,
-    concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS first_seen,
-    concat(replaceOne(toString(max(Timestamp)), ' ', 'T'), 'Z') AS last_seen,
-    count() AS spans,
-    countIf(StatusCode = 'Error') AS errors
-FROM {table}
-WHERE {where}
+    concat(replaceOne(toString(min(First)), ' ', 'T'), 'Z') AS first_seen,
+    concat(replaceOne(toString(max(Last)), ' ', 'T'), 'Z') AS last_seen,
+    sum(Spans) AS spans,
+    sum(Errors) AS errors
+FROM {source}
 GROUP BY project, deployment
-ORDER BY min(Timestamp) DESC, project, deployment
+ORDER BY min(First) DESC, project, deployment
 LIMIT {limit:UInt64}
 {settings}
 """
@@ -77,8 +79,14 @@ class Seen(NamedTuple):
 def deployments(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the deployments, the newest first, one JSON object a line."""
     selected = selection(store, asked, now_s)
-    statement = compose(_DEPLOYMENTS, where=selected.where())
-    return limited_lines(store, statement, selected.parameters, asked.limit)
+
+    def statement(hours: ProvenHours) -> tuple[Sql, Values]:
+        values: Values = {**selected.parameters, "limit": asked.limit + 1}
+        found = source(DEPLOYMENTS_SEEN, hours, selected.condition, values)
+        return compose(_DEPLOYMENTS, source=found), values
+
+    lines = totalled_lines(store, asked, now_s, [DEPLOYMENTS_SEEN], statement)
+    return LimitedLines(within_time(lines), asked.limit)
 
 
 def seen_of(store: Store, a: str, b: str, selected: Selection) -> tuple[Seen, Seen]:

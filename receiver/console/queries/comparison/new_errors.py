@@ -7,8 +7,8 @@ from typing import TypedDict
 import msgspec
 
 from receiver.console.queries.comparison.deployments import IN_BOTH
-from receiver.console.queries.error_groups import ERROR_MESSAGE, IS_ERROR, error_type
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
+from receiver.console.queries.rollup.errors import ERROR_MESSAGE, IS_ERROR, error_type
 from receiver.console.queries.selection import Selection
 from receiver.engine.sql_text import Sql, compose
 from receiver.engine.store import Store

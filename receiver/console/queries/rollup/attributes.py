@@ -7,8 +7,7 @@ Spans are grouped before their attributes are counted: few spans differ in their
 attributes or in their resource, and counting each attribute of each span takes twice as long. The values of
 other attributes of spans would take longer than all rollups together, so queries read them from the spans.
 
-Invariant: an hour's total row is written last. It holds the sum of the other rows, so that lost, repeated and
-missing rows are noticed, and the promoted attributes, whose change changes what the rows mean.
+The total row of an hour has the promoted attributes, whose change changes what the rows mean.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from receiver.console.queries.rollup.tables import (
-    ATTRIBUTE_TABLES,
-    rollup_compose,
-)
+from receiver.console.queries.rollup.tables import rollup_compose
+from receiver.console.queries.rollup.totals import ROWS_OF_VERSION
 from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.sql_text import Sql, identifier, joined, names
 from receiver.engine.store import Parameters, Store
@@ -31,13 +28,10 @@ VALUES_MAX = 200
 VALUE_BYTES_MAX = 1_024
 """Maximum length of a listed value. An attribute with a longer value has no list for that hour."""
 
-# The batch may have gaps, so the statements also compare the hours and not only the first and the end.
 _GROUPS = """
 SELECT toDateTime({hour} * {hour_s}, 'UTC') AS hour, ProjectId, {columns}, count() AS grouped
 FROM {table}
-WHERE {in_range}
-  AND has({hours:Array(Int64)}, toInt64({hour}))
-  AND ReceivedAt <= fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC')
+WHERE {is_derived}
 GROUP BY hour, ProjectId, {keys}
 """
 _SPAN_KEYS = """
@@ -47,10 +41,6 @@ FROM ({groups})
 GROUP BY hour, ProjectId, key
 {settings}
 """
-_ROWS_OF_VERSION = Sql("""
-Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
-    AND Version = {version:UInt64}
-""")
 # The values of an attribute of resources, listed or not, add up to the spans that have it.
 _RESOURCE_KEYS = rollup_compose(
     """
@@ -61,7 +51,7 @@ WHERE {rows} AND Source = '{resource_map}'
 GROUP BY Hour, ProjectId, Source, Key, Version
 {settings}
 """,
-    rows=_ROWS_OF_VERSION,
+    rows=ROWS_OF_VERSION,
     resource_map=RESOURCE_MAP,
 )
 _VALUES = """
@@ -88,26 +78,12 @@ FROM
 ARRAY JOIN lists AS listed
 {settings}
 """
-_TOTAL = """
-INSERT INTO {rollup} (Hour, Key, Version, Spans)
-SELECT hour, {promoted:String}, {version:UInt64}, sum(spans)
-FROM
-(
-    SELECT toDateTime(arrayJoin({hours:Array(UInt32)}) * {hour_s}, 'UTC') AS hour, toUInt64(0) AS spans
-    UNION ALL
-    SELECT Hour AS hour, Spans AS spans FROM {rollup} WHERE {rows}
-)
-GROUP BY hour
-{settings}
-"""
 
 
 def derive_attributes(store: Store, parameters: Parameters) -> None:
     """Derive the attributes of hours. `parameters`: as for the other rollups."""
-    promoted = promoted_columns(store)
-    values: Parameters = {**parameters, "promoted": promoted.entries}
-    for statement in _statements(promoted):
-        store.rows(statement, values)
+    for statement in _statements(promoted_columns(store)):
+        store.rows(statement, parameters)
 
 
 def _statements(promoted: PromotedColumns) -> Iterator[Sql]:
@@ -124,8 +100,6 @@ def _statements(promoted: PromotedColumns) -> Iterator[Sql]:
         items = rollup_compose("arrayConcat({items}, {promoted})", items=items, promoted=_items(columns))
     yield _values(_groups(joined(", ", selected), Sql("keys, values")), items)
     yield _RESOURCE_KEYS
-    for table in ATTRIBUTE_TABLES:
-        yield rollup_compose(_TOTAL, rollup=table, rows=_ROWS_OF_VERSION)
 
 
 def _columns_of(scope: str, promoted: PromotedColumns) -> list[Sql]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.attributes import derive_attributes
+from receiver.console.queries.rollup.errors import definitions, derive_errors
 from receiver.console.queries.rollup.proof import Checked, Day, observe, table_id
 from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot, next_version, read_slots, write_slots
 from receiver.console.queries.rollup.tables import (
-    ATTRIBUTE_TABLES,
     DEPLOYMENTS,
     HOUR_NS,
     HOUR_S,
@@ -22,10 +22,11 @@ from receiver.console.queries.rollup.tables import (
     MEASURES,
     OPERATIONS,
     ROLLUPS,
+    TOTALLED,
     Rollup,
     rollup_compose,
 )
-from receiver.engine.promoted import promoted_columns
+from receiver.console.queries.rollup.totals import write_total
 from receiver.engine.sql_text import Sql, joined, names
 from receiver.engine.store import Parameters, Store
 
@@ -110,9 +111,7 @@ def insert_statement(rollup: Rollup) -> Sql:
     return rollup_compose(
         "INSERT INTO {rollup} (Hour, {keys}, Version, {columns}) "
         "SELECT toDateTime({hour} * {hour_s}, 'UTC') AS hour, {keys_of_span}, {version:UInt64}, {measures} "
-        "FROM {table} WHERE {in_range} "
-        "AND has({hours:Array(Int64)}, toInt64({hour})) "
-        "AND ReceivedAt <= fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC') AND {condition} "
+        "FROM {table} WHERE {is_derived} AND {condition} "
         "GROUP BY hour, {keys} {settings}",
         rollup=rollup.table,
         keys=names(rollup.keys),
@@ -160,7 +159,7 @@ def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayRe
         return None
     slots = read_slots(store, first, first + HOURS_OF_DAY)
     # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
-    checked = Checked(ROLLUPS, promoted_columns(store).entries)
+    checked = Checked(ROLLUPS, definitions(store))
     (day,) = observe(store, table, slots, [number], checked)
     return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
 
@@ -168,8 +167,8 @@ def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayRe
 def due_hours(store: Store, day: Day, closing: Closing) -> list[int]:
     """Return the closed hours of a day that have to be derived."""
     due = {hour for hour in day.hours if hour not in day.slots} | day.differing(ROLLUPS)
-    for attribute_table in ATTRIBUTE_TABLES:
-        due |= day.slots.keys() - day.complete_hours(attribute_table)
+    for totalled in TOTALLED:
+        due |= day.slots.keys() - day.complete_hours(totalled)
     for hour, late in day.late.items():
         # Deriving while spans still arrive covers only some of them; hence once they stop, or now and then.
         is_quiet = late.newest_ms <= closing.received_to_ms
@@ -218,10 +217,14 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
         "received_to_ms": closing.received_to_ms,
         "version": version,
     }
-    # The batch may have gaps, so the statement also compares the hours and not only the first and the end.
     for rollup in ROLLUPS:
         store.rows(insert_statement(rollup), parameters)
+    # Before the rows: if the promoted attributes change meanwhile, the total row has the earlier definition.
+    defined = definitions(store)
     derive_attributes(store, parameters)
+    derive_errors(store, parameters)
+    for totalled, definition in defined.items():
+        write_total(store, totalled, definition, parameters)
     # Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks.
     sums = {(table, hour): spans for table, hour, spans in store.rows(_SUMS, parameters)}
     # The slots stay incomplete, and queries read the spans of these hours.

@@ -8,7 +8,7 @@ the rows of the day's parts, and all slots were derived from this table and afte
     rows that arrive out of order       the counts do not add up: the day is read without its slots
     deleted rows and dropped parts      the counts do not add up, or the last mutation is another one
     lost or repeated rows of a rollup   the rows of the slot do not add up to its spans
-    lost or repeated rows of attributes they do not add up to the total row of the hour
+    lost or repeated rows of others     they do not add up to the total row of the hour, see `totals`
 
 Rows by day are used only if they add up to the spans of all slots of the day, and their version was made of
 the versions of these slots, which grow with each derivation.
@@ -27,7 +27,6 @@ from typing import NamedTuple
 from receiver.console.queries.rollup.ranges import Range, Values, condition, runs
 from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot
 from receiver.console.queries.rollup.tables import (
-    ATTRIBUTE_TABLES,
     HOUR,
     HOUR_NS,
     HOUR_S,
@@ -36,6 +35,7 @@ from receiver.console.queries.rollup.tables import (
     SLOTS,
     Rollup,
 )
+from receiver.engine.sql_text import Sql
 from receiver.engine.store import ALL_ROWS, TABLE, Parameters, Store, Version
 
 SNAPSHOT_SINCE = Version(25, 6)
@@ -76,23 +76,23 @@ WHERE Hour >= toDateTime({{{{from_s:UInt32}}}}, 'UTC') AND Hour < toDateTime({{{
 GROUP BY Hour, Version
 """  # noqa: S608 - as above
 _IS_COMPLETE = """
-sumIf(Spans, Source != '') = sumIf(Spans, Source = '') AND maxIf(Key = {promoted:String}, Source = '')
+sumIf(Spans, Source != '') = sumIf(Spans, Source = '') AND maxIf(Key = {{{table}:String}}, Source = '')
 """
-"""Whether the rows of attributes are those of the total row, derived with the same promoted attributes."""
+"""Whether the rows are those of the total row, derived with the same definition."""
 
 
 class Checked(NamedTuple):
     """Rollups whose rows are checked."""
 
     rollups: tuple[Rollup, ...] = ()
-    promoted: str | None = None
-    """`PromotedColumns.entries`, to check the rollups of attributes; `None`: they are not checked."""
+    totals: Mapping[Sql, str] = {}
+    """Rollups whose total rows are checked, and their definitions: see `definitions`."""
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Return the tables that the check reads beside the spans."""
         of_rollups = (table for rollup in self.rollups for table in (rollup.table, rollup.day_table))
-        return (SLOTS, *of_rollups, *(() if self.promoted is None else ATTRIBUTE_TABLES))
+        return (SLOTS, *of_rollups, *self.totals)
 
 
 class Late(NamedTuple):
@@ -117,7 +117,7 @@ class Day:
     sums: dict[tuple[str, int], int] = field(default_factory=dict)
     """Spans that the rows of a rollup add up to, by table and hour, in the version of the slot.
 
-    Of a rollup of attributes: 1 if the rows are complete.
+    Of a rollup with total rows: 1 if the rows are complete.
     """
     sums_of_day: defaultdict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """Spans that the rows by day add up to, by table and version."""
@@ -169,7 +169,7 @@ class Day:
         return sum(expected_spans(slot, rollup) for slot in self.slots.values())
 
     def complete_hours(self, table: str) -> set[int]:
-        """Return the hours whose rows in this rollup of attributes are complete."""
+        """Return the hours whose rows in this rollup with total rows are complete."""
         return {hour for hour in self.slots if self.sums.get((table, hour))}
 
     def record(self, kind: str, hour: int, rows: int, detail: int) -> None:
@@ -306,12 +306,14 @@ def _statement(days: Sequence[Day], checked: Checked) -> tuple[str, Parameters]:
         selects.append(_LATE.replace("{ranges}", condition(late_ranges, values, "late")))
         # One range, also over days in between that are not observed: `observe` ignores their rows.
         selects += [
-            _SUMS.format(table=table, sum=_IS_COMPLETE if table in ATTRIBUTE_TABLES else "sum(Spans)")
+            _SUMS.format(
+                table=table, sum=_IS_COMPLETE.format(table=table) if table in checked.totals else "sum(Spans)"
+            )
             for table in checked.tables
             if table != SLOTS
         ]
+        values |= {str(table): definition for table, definition in checked.totals.items()}
         values |= {
-            "promoted": checked.promoted or "",
             "hours": [slot.hour for slot in slots],
             "received_to": [slot.received_to_ms for slot in slots],
             # Whole days, because rows by day have the first hour of the day.

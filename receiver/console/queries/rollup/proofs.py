@@ -54,7 +54,7 @@ _proofs: WeakKeyDictionary[Store, dict[tuple[str, ...], Proof]] = WeakKeyDiction
 def proven(store: Store, checked: Checked, first_day: int, last_day: int) -> tuple[list[Day], Parts]:
     """Return the days whose slots provably equal the spans, and the parts of the rollups.
 
-    A day with an hour whose rows of attributes are incomplete is returned, too: see `Day.complete_hours`.
+    A day with an hour whose rows lack a valid total row is returned, too: see `Day.complete_hours`.
     """
     try:
         parts, parts_of_day = _parts(store, checked, first_day, last_day)
@@ -64,7 +64,7 @@ def proven(store: Store, checked: Checked, first_day: int, last_day: int) -> tup
         every_day = _prove(store, checked, range(first_day, last_day + 1))
         return [day for _, day in every_day if day is not None], NO_LIST
     kept = _proofs.get(store, {}).get(checked.tables, Proof())
-    # Promoted attributes change what the rows of attributes mean, but no parts.
+    # Definitions, such as promoted attributes, change what rows mean, but no parts.
     days = dict(kept.days) if (kept.checked, kept.parts) == (checked, parts) else {}
     unknown = [number for number, found in parts_of_day.items() if days.get(number, (None,))[0] != found]
     if unknown:

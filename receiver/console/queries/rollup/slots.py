@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.tables import (
-    ATTRIBUTE_TABLES,
     HOUR_S,
     HOURS_OF_DAY,
     ROLLUPS,
     SLOTS,
     TABLES,
+    TOTALLED,
     rollup_compose,
 )
 from receiver.engine.sql_text import identifier, joined
@@ -61,7 +61,7 @@ _NEWEST_VERSION = joined(
             (SLOTS, 1, "from_s"),
             *((rollup.table, 1, "from_s") for rollup in ROLLUPS),
             *((rollup.day_table, HOURS_OF_DAY * DAY_VERSIONS, "day_s") for rollup in ROLLUPS),
-            *((table, 1, "from_s") for table in ATTRIBUTE_TABLES),
+            *((table, 1, "from_s") for table in TOTALLED),
         )
     ),
 )

@@ -9,6 +9,8 @@ from receiver.engine.sql_text import Sql, compose, identifier, joined
 SLOTS = Sql("otel_rollup_slots")
 ATTRIBUTE_KEYS = Sql("otel_attribute_keys")
 ATTRIBUTE_VALUES = Sql("otel_attribute_values")
+ERRORS = Sql("otel_errors")
+SEEN = Sql("otel_deployments")
 HOUR_S = 3_600
 HOUR_NS = HOUR_S * 10**9
 HOURS_OF_DAY = 24
@@ -36,7 +38,14 @@ BUCKET = compose(
     "toUInt16(if(Duration = 0, 0, 1 + floor({per_octave} * log2(Duration))))", per_octave=BUCKETS_PER_OCTAVE
 )
 """Bucket of a duration. See schemas/0004_otel_red.sql."""
+# The batch may have gaps, so the hours are compared, too, and not only the first and the end.
+_IS_DERIVED = compose(
+    "{in_range} AND has({hours:Array(Int64)}, toInt64({hour})) "
+    "AND ReceivedAt <= fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC')",
+    hour=HOUR,
+)
 rollup_compose = compose.knowing(
+    is_derived=_IS_DERIVED,
     hour=HOUR,
     hour_s=HOUR_S,
     slots=SLOTS,
@@ -74,10 +83,12 @@ DEPLOYMENTS = Rollup(
 )
 ROLLUPS = (OPERATIONS, DEPLOYMENTS)
 ATTRIBUTE_TABLES = (ATTRIBUTE_KEYS, ATTRIBUTE_VALUES)
+TOTALLED = (*ATTRIBUTE_TABLES, ERRORS, SEEN)
+"""Rollups whose hours have a total row, which proves that the other rows are complete."""
 TABLES = (
     SLOTS,
     *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)),
-    *ATTRIBUTE_TABLES,
+    *TOTALLED,
 )
 """All tables, the slots first."""
 
