@@ -26,8 +26,39 @@ from receiver.http.peer import network_of
 OUTLINES_MAX = 2
 """Maximum number of traces whose spans are in memory at once: up to 300 MB each. Further requests wait."""
 
+PREPARED_MAX = 4
+"""Maximum number of prepared answers, each of up to 12 MB. The oldest is dropped for a new one."""
+PREPARED_S = 10.0
+"""Time after which a prepared answer is dropped. A script requests it as soon as its page is loaded."""
+
+PreparedKey = tuple[str, tuple[str, ...]]
+"""Id of a trace, and the projects that the caller may see; empty for all projects."""
 Query = Callable[[Store], Iterator[bytes]]
 """Runs statements and yields the pieces of an answer; blocks."""
+
+
+class Prepared:
+    """Answers that a page has computed for its script, each for one request of a caller with equal rights."""
+
+    def __init__(self) -> None:
+        self._answers: dict[PreparedKey, asyncio.Future[bytes]] = {}
+
+    def put(self, key: PreparedKey, answer: asyncio.Future[bytes]) -> None:
+        """Keep an answer, which may not be complete yet, for `PREPARED_S`."""
+        self._answers.pop(key, None)
+        if len(self._answers) >= PREPARED_MAX:
+            del self._answers[next(iter(self._answers))]
+        self._answers[key] = answer
+        asyncio.get_running_loop().call_later(PREPARED_S, self._drop, key, answer)
+
+    async def take(self, key: PreparedKey) -> bytes | None:
+        """Remove and return an answer; `None` if there is none."""
+        answer = self._answers.pop(key, None)
+        return None if answer is None else await answer
+
+    def _drop(self, key: PreparedKey, answer: asyncio.Future[bytes]) -> None:
+        if self._answers.get(key) is answer:
+            del self._answers[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +73,7 @@ class Reader:
     allows_sql: bool
     outlines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OUTLINES_MAX))
     """A slot for each trace whose spans are in memory."""
+    prepared: Prepared = field(default_factory=Prepared)
 
     @asynccontextmanager
     async def stream(

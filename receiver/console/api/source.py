@@ -6,7 +6,6 @@ The API cancels the queries of a client that has disconnected.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from aiohttp import web
 
 from receiver.console.api.access import CALLER
 from receiver.console.api.query_queue import QueryQueue, Queues
-from receiver.console.api.reader import Query, Reader
+from receiver.console.api.reader import PreparedKey, Query, Reader
 from receiver.console.queries.filters.filter import Filter
 from receiver.console.queries.group_key import GroupKey
 from receiver.console.queries.limits import LimitedLines
@@ -37,8 +36,6 @@ SQL_BYTES_MAX = 8 << 20
 """Maximum size of an answer to a SQL statement on a page."""
 WALL_SECONDS_MAX = SECONDS_MAX + 10
 """Time without output after which an answer ends although the engine does not stop."""
-ROWS_COLLECTED_MIN = 10_000
-"""Minimum number of spans of a trace after whose use garbage is collected."""
 SQL_COLUMNS_MAX = 2_000
 
 
@@ -103,6 +100,12 @@ class SourceWithSql(LimitableSource, Protocol):
 
     async def sql(self, asked: SqlQuery) -> SqlAnswer:
         """Answer a SQL statement."""
+
+    def prepare(self, trace_id: str, answer: Callable[[], bytes]) -> None:
+        """Compute an answer about a trace in a thread, for the next request that a caller sends for it."""
+
+    async def prepared(self, trace_id: str) -> bytes | None:
+        """Return the answer that a page for a caller with the same rights has prepared, once."""
 
     async def linking(self, trace_id: str, span_id: str) -> Answer:
         """Return the spans of any trace that link to a span."""
@@ -171,6 +174,18 @@ class ApiSource:
         reading = asyncio.get_running_loop().run_in_executor(None, _read_rows, body, read)
         reading.add_done_callback(lambda _: slots.release())
         return await asyncio.shield(reading)
+
+    def prepare(self, trace_id: str, answer: Callable[[], bytes]) -> None:
+        """See `SourceWithSql`."""
+        computing = asyncio.get_running_loop().run_in_executor(None, answer)
+        self._reader.prepared.put(self._prepared_key(trace_id), computing)
+
+    async def prepared(self, trace_id: str) -> bytes | None:
+        """See `SourceWithSql`."""
+        return await self._reader.prepared.take(self._prepared_key(trace_id))
+
+    def _prepared_key(self, trace_id: str) -> PreparedKey:
+        return traces.normalized_trace_id(trace_id), tuple(sorted(self._projects))
 
     async def matching(self, trace_id: str, tree: Filter) -> list[str]:
         """See `Source`."""
@@ -261,13 +276,7 @@ ApiSourceFor = Callable[[web.Request], ApiSource]
 
 def _read_rows(body: bytes, read: Callable[[list[Row]], Result]) -> Result | None:
     rows = list(traces.rows_of([body]))
-    try:
-        return read(rows) if rows else None
-    finally:
-        # The spans of a tree refer to each other, and collections are rare (`process.settle_memory`): without
-        # this, the trees of several large traces would stay in memory.
-        if len(rows) >= ROWS_COLLECTED_MIN:
-            gc.collect()
+    return read(rows) if rows else None
 
 
 async def _timely(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -17,7 +17,7 @@ from receiver.console.api.access import CALLER
 from receiver.console.api.problems import problem_of
 from receiver.console.api.responses import Handler
 from receiver.console.api.route import Route
-from receiver.console.api.source import Row, SourceWithSql
+from receiver.console.api.source import SourceWithSql
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_values import has_text, quoted
 from receiver.console.queries.traces.trace_model import trace_of
@@ -32,7 +32,7 @@ from receiver.console.ui.pages.connect import checks
 from receiver.console.ui.pages.connect_checks import verdict
 from receiver.console.ui.pages.sql import link_of
 from receiver.console.ui.pages.table import PAGES
-from receiver.console.ui.pages.trace import columns, details, linking
+from receiver.console.ui.pages.trace import details, linking, outline_body
 from receiver.console.ui.pages.trace_views import MARKS, group_key_of, marked
 from receiver.console.ui.parameters import FILTER, checked_parameters
 from receiver.console.ui.static import HEADERS as STATIC_HEADERS
@@ -216,7 +216,10 @@ class Site:
 
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
-        body = await self._source_for(request).outline(request.match_info["id"], _outline_of)
+        source, trace_id = self._source_for(request), request.match_info["id"]
+        body = await source.prepared(trace_id)
+        if body is None:
+            body = await source.outline(trace_id, lambda rows: outline_body(trace_of(rows)))
         if body is None:
             raise web.HTTPNotFound
         return _json(body)
@@ -287,10 +290,6 @@ class Site:
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         frame = {"page": page, "pages": self._pages_for(view), "view": view, "ranges": RANGES}
         return render(self._templates, name, {**frame, **context})
-
-
-def _outline_of(rows: list[Row]) -> bytes:
-    return orjson.dumps(columns(trace_of(rows)), option=orjson.OPT_NON_STR_KEYS)
 
 
 def _json(body: bytes) -> web.Response:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import weakref
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.console.api import source
-from receiver.console.api.reader import OUTLINES_MAX
+from receiver.console.api import reader as reader_module
+from receiver.console.api.reader import OUTLINES_MAX, PREPARED_MAX
 from receiver.console.api.route import Route
-from receiver.console.api.source import Row
+from receiver.console.api.source import ApiSource, Row
 from tests.support.api import WAIT_S, Client, api_over
 from tests.support.fake_clickhouse import MemoryStore
 
 REQUESTS = OUTLINES_MAX + 3
+TRACE = "a" * 32
 
 
 class TraceStore(MemoryStore):
@@ -72,7 +72,7 @@ async def client(store: TraceStore, reader: Reader) -> AsyncIterator[Client]:
 
         async def _read(self, request: web.Request) -> web.Response:
             try:
-                return web.Response(text=await api.source(request).outline("a" * 32, reader.read))
+                return web.Response(text=await api.source(request).outline(TRACE, reader.read))
             finally:
                 reader.ended.release()
 
@@ -115,27 +115,49 @@ async def test_trace_of_a_client_that_disconnected_occupies_its_place_until_its_
     assert read_before == OUTLINES_MAX
 
 
-class Tree:
-    """Refers to itself, as parents and children of a tree do, so that only a collection frees it."""
+@asynccontextmanager
+async def sources() -> AsyncIterator[tuple[ApiSource, ApiSource]]:
+    """Yield a source of all spans, and one that is limited to a project, for a request that is served."""
+    found: asyncio.Queue[tuple[ApiSource, ApiSource]] = asyncio.Queue()
+    is_over = asyncio.Event()
 
-    def __init__(self) -> None:
-        self.other = self
+    class Group:
+        def routes(self) -> tuple[Route, ...]:
+            return (Route("GET", "/sources", self._sources, "viewer"),)
+
+        async def _sources(self, request: web.Request) -> web.Response:
+            of_request = api.source(request)
+            found.put_nowait((of_request, of_request.within(["prj_mine"])))
+            await is_over.wait()
+            return web.Response()
+
+    with api_over(TraceStore()) as api:
+        async with TestClient(TestServer(api.application(Group()))) as client:
+            request = asyncio.ensure_future(client.get("/sources"))
+            yield await found.get()
+            is_over.set()
+            await request
 
 
-async def test_spans_of_a_large_trace_are_freed_when_its_page_is_answered(
-    client: Client, reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trees: list[weakref.ref[Tree]] = []
+async def test_prepared_answer_is_sent_once_and_only_to_a_caller_with_equal_projects() -> None:
+    async with sources() as (unlimited, limited):
+        unlimited.prepare(TRACE, lambda: b"every span")
+        of_limited = await limited.prepared(TRACE)
+        answers = [await unlimited.prepared(TRACE) for _ in range(2)]
 
-    def read(_rows: list[Row]) -> str:
-        trees.append(weakref.ref(Tree()))
-        return ""
+        assert of_limited is None
+        assert answers == [b"every span", None]
 
-    monkeypatch.setattr(source, "ROWS_COLLECTED_MIN", 1)
-    monkeypatch.setattr(reader, "read", read)
-    gc.disable()
-    try:
-        assert (await client.get("/read")).status == 200
-        assert trees[0]() is None
-    finally:
-        gc.enable()
+
+async def test_prepared_answers_are_limited_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [f"{number:032x}" for number in range(PREPARED_MAX + 1)]
+    async with sources() as (source, _):
+        for trace_id in ids:
+            source.prepare(trace_id, lambda: b"spans")
+        oldest, newest = await source.prepared(ids[0]), await source.prepared(ids[-1])
+        monkeypatch.setattr(reader_module, "PREPARED_S", 0)
+        source.prepare(TRACE, lambda: b"spans")
+        await asyncio.sleep(0.01)
+
+        assert (oldest, newest) == (None, b"spans")
+        assert await source.prepared(TRACE) is None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from weakref import ref
 
 import pytest
 
@@ -198,3 +200,18 @@ def test_time_before_1970_and_of_other_precision_is_parsed() -> None:
     assert base_ns() == 1_769_853_600 * 10**9
     assert start_ns_of("1970-01-01 00:00:01.5") == 1_500_000_000
     assert start_ns_of("1969-12-31 23:59:59.000000001") == -999_999_999
+
+
+def test_tree_is_freed_without_a_garbage_collection() -> None:
+    rows = [span("a", "", 0, 10), span("b", "a", 2, 8)]
+    gc.disable()
+    try:
+        trace = trace_of(rows)
+        root = ref(trace.root)
+        below = trace.spans[1].parent
+        assert below is root()
+        del trace, below
+
+        assert root() is None
+    finally:
+        gc.enable()

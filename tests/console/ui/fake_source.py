@@ -39,6 +39,12 @@ class FakeSource:
     ) -> Result | None:
         return None
 
+    def prepare(self, _trace_id: str, _answer: Callable[[], bytes]) -> None:
+        """Prepare nothing: no trace is found."""
+
+    async def prepared(self, _trace_id: str) -> bytes | None:
+        return None
+
     async def matching(self, _trace_id: str, _tree: Filter) -> list[str]:
         return []
 

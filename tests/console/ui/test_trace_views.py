@@ -8,6 +8,8 @@ from html import unescape
 import orjson
 import pytest
 
+from receiver.console.api import source
+from receiver.console.queries.traces.traces import outline
 from receiver.console.ui.charts.flame_graph import hue_of
 from receiver.engine.store import Store
 from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE_TRACE, Client
@@ -117,6 +119,25 @@ async def test_panel_lists_the_spans_that_link_to_its_span_and_the_time_it_searc
     assert "No span links to it." in without.words
     # And in the other direction.
     assert f"/trace/{LINKED}?span={SPAN}" in without.links
+
+
+async def test_page_of_a_trace_and_its_script_read_the_trace_once(
+    site: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(store: Store, trace_id: str, *arguments: object) -> object:
+        read.append(trace_id)
+        return outline(store, trace_id, *arguments)  # type: ignore[arg-type]
+
+    whole = await (await site.get(f"/trace/{LINKED}/outline")).read()
+    monkeypatch.setattr(source, "outline", counted)
+
+    await (await site.get(f"/trace/{LINKED}")).read()
+    body = await (await site.get(f"/trace/{LINKED}/outline")).read()
+
+    assert read == [LINKED]
+    assert body == whole
 
 
 async def test_bar_of_a_span_has_a_mark_for_each_event_and_another_for_exceptions(site: Client) -> None:

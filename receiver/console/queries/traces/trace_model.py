@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
+from weakref import ReferenceType, ref
 
 from receiver.engine.sql_text import names
 
@@ -32,19 +33,34 @@ IDENTITY = names(SPAN_IDENTITY)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-# Compared by identity: spans are members of sets, and a comparison of fields would follow parents and
-# children, which may be a cycle.
+class TreeNode:
+    """Member of a tree. Refers to its parent weakly: a tree that is no longer used is freed at once."""
+
+    __slots__ = ("__weakref__", "_parent")
+
+    _parent: ReferenceType[Self] | None
+
+    @property
+    def parent(self) -> Self | None:
+        """`None` at the top of a tree."""
+        parent = getattr(self, "_parent", None)
+        return parent() if parent else None
+
+    @parent.setter
+    def parent(self, parent: Self | None) -> None:
+        self._parent = ref(parent) if parent else None
+
+
+# Compared by identity: spans are members of sets, and a comparison of fields would follow children.
 @dataclass(slots=True, eq=False)
-class Span:
-    """A span with its place in the tree."""
+class Span(TreeNode):
+    """A span with its place in the tree. At the top: a root, an orphan, or the first span of a cycle."""
 
     row: Row
     """The first stored row of its copies."""
     start_ns: int
     end_ns: int
     copies: int = 1
-    parent: Span | None = None
-    """`None` at the top of a tree: a root, an orphan, or the first span of a cycle."""
     children: list[Span] = field(default_factory=list)
     depth: int = 0
     spans: int = 1
@@ -144,15 +160,22 @@ def _order(span: Span) -> tuple[int, str]:
 
 def _distinct(rows: Iterable[Row]) -> list[Span]:
     """Return a span for each group of equal rows, by start."""
-    known: dict[tuple[Any, ...], Span] = {}
+    known: dict[object, Span] = {}
     for row in rows:
-        identity = tuple(map(row.get, SPAN_IDENTITY))
-        if identity in known:
-            known[identity].copies += 1
+        key: object = row["SpanId"]
+        # Ids may collide: the first span is known by its id, the others by their identity.
+        if key in known and _identity(known[key].row) != _identity(row):
+            key = _identity(row)
+        if key in known:
+            known[key].copies += 1
         else:
             start_ns = start_ns_of(row["Timestamp"])
-            known[identity] = Span(row, start_ns, start_ns + row["Duration"])
+            known[key] = Span(row, start_ns, start_ns + row["Duration"])
     return sorted(known.values(), key=_order)
+
+
+def _identity(row: Row) -> tuple[Any, ...]:
+    return tuple(map(row.get, SPAN_IDENTITY))
 
 
 def _link(spans: Sequence[Span]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from receiver.console.queries.traces.trace_model import Span, Trace
+from receiver.console.queries.traces.trace_model import Span, Trace, TreeNode
 
 
 @dataclass(slots=True)
@@ -42,14 +42,13 @@ def sums_by(spans: Iterable[Span], group_of: Callable[[Span], str | None]) -> di
 
 # Compared by identity, as spans are.
 @dataclass(slots=True, eq=False)
-class Frame:
+class Frame(TreeNode):
     """Spans with the same services and operations on the path from the root to them."""
 
     service: str
     operation: str
     key: str
     """Digest of the path: the same for every request of the trace."""
-    parent: Frame | None = None
     children: dict[tuple[str, str], Frame] = field(default_factory=dict)
     sums: SpanSums = field(default_factory=SpanSums)
     total_ns: int = 0
@@ -66,8 +65,9 @@ def frame_tree(trace: Trace) -> tuple[Frame, dict[Span, Frame]]:
         above = frame_of[span.parent] if span.parent else whole
         kind = span.row["ServiceName"], span.row["SpanName"]
         if kind not in above.children:
-            above.children[kind] = Frame(*kind, _key(above.key, *kind), above)
-            created.append(above.children[kind])
+            created.append(Frame(*kind, _key(above.key, *kind)))
+            created[-1].parent = above
+            above.children[kind] = created[-1]
         frame_of[span] = above.children[kind]
         frame_of[span].sums.add(span)
         whole.sums.add(span)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
 from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
+import orjson
 from markupsafe import Markup
 
 from receiver.console.api.source import Row, SourceWithSql
@@ -62,7 +64,11 @@ async def build(view: View) -> Context:
     if context is None:
         return {"trace": None, "trace_id": trace_id, "status": HTTPStatus.NOT_FOUND}
     context |= {"trace_id": trace_id, "show": show, "hides_spans": await view.source.hides_spans(trace_id)}
-    return context if show != VIEWS[0] else {**context, **await _waterfall(view, trace_id, context)}
+    if show != VIEWS[0]:
+        return context
+    # The script of the page requests it at once, and must not read the trace again.
+    view.source.prepare(trace_id, partial(outline_body, context["trace"]))
+    return {**context, **await _waterfall(view, trace_id, context)}
 
 
 async def _waterfall(view: View, trace_id: str, context: Context) -> Context:
@@ -167,6 +173,11 @@ def _events(row: Row) -> Iterator[Row]:
     for timestamp, name, attributes in zip(*columns, strict=True):
         after = _duration(start_ns_of(timestamp) - start_ns)
         yield {"after": after, "name": name, "attributes": attributes}
+
+
+def outline_body(trace: Trace) -> bytes:
+    """Return the spans as JSON, for the script that draws them."""
+    return orjson.dumps(columns(trace), option=orjson.OPT_NON_STR_KEYS)
 
 
 def columns(trace: Trace) -> dict[str, object]:
