@@ -23,9 +23,8 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from receiver.settings import KIB
+from receiver.printable import HIDDEN, harmless_text
 
-FIELD_CHARS_MAX = 2 * KIB
 KEYS_MAX = 1_024
 """Maximum number of rate-limiting keys. Further keys share one entry."""
 CAUSES_MAX = 8
@@ -42,7 +41,6 @@ CAUSE_CHARS_MAX = 512
 """Length up to which these fields are compared."""
 OTHER = "(other)"
 """Key, event and cause that lines beyond these limits share."""
-HIDDEN = "(hidden)"
 
 _SECRET_KEY = re.compile(
     r"authorization|cookie|token|secret|password|signature|api.?key|credential", re.IGNORECASE
@@ -50,14 +48,9 @@ _SECRET_KEY = re.compile(
 # Possessive, so that a long run of digits causes no backtracking.
 _MEASURED = re.compile(r"(?<!\d)\d++(?:\.\d++)? ?(?:bytes?|[KMGTP]iB|m?s|spans?|rows?)\b|(?<=byte )\d++")
 """Numbers that change from line to line: those with a unit, and offsets. Other numbers can be codes."""
-_URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]*@")
 _FIRST = ("timestamp", "level", "process", "event")
 _ITEMS_MAX = 64
 _DEPTH_MAX = 4
-
-
-SILENCED_LIBRARIES = ("urllib3", "clickhouse_connect")
-"""Libraries that log every exception that they raise. We log these exceptions ourselves, rate-limited."""
 
 
 def set_up(
@@ -86,13 +79,6 @@ def set_up(
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
     logging.captureWarnings(capture=True)
-    silence_libraries()
-
-
-def silence_libraries() -> None:
-    """Silence the libraries whose exceptions we log ourselves."""
-    for library in SILENCED_LIBRARIES:
-        logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 @dataclass(slots=True)
@@ -229,16 +215,6 @@ def _error_text(error: BaseException) -> str:
 
 limited = RateLimited()
 """The rate limiter of this process, for events that a sender, a disk or a store can cause repeatedly."""
-
-
-def harmless_text(text: str) -> str:
-    """Return the text, truncated, with passwords hidden and control and direction characters escaped."""
-    # Truncated first, so that the search for passwords takes limited time.
-    shown = text if len(text) <= FIELD_CHARS_MAX else f"{text[:FIELD_CHARS_MAX]}… ({len(text)} characters)"
-    shown = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", shown)
-    if shown.isprintable():
-        return shown
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
 
 
 class _Tolerant(structlog.WriteLogger):

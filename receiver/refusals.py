@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from receiver.logs import harmless_text, without_measures
+from receiver.logs import without_measures
+from receiver.printable import harmless_text
 
 ENTRIES_MAX: Final = 64
 HOURS_MAX: Final = 24

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from receiver import logs
+from receiver.printable import FIELD_CHARS_MAX
 from tests.support.clock import Clock
 
 
@@ -102,7 +103,7 @@ def test_control_and_direction_characters_are_escaped(form: Literal["json", "con
 def test_long_field_is_truncated(sink: Sink) -> None:
     structlog.get_logger().info("span", name="x" * 1_000_000)
 
-    assert len(sink.lines()[0]["name"]) < 2 * logs.FIELD_CHARS_MAX
+    assert len(sink.lines()[0]["name"]) < 2 * FIELD_CHARS_MAX
     assert sink.lines()[0]["name"].endswith("… (1000000 characters)")
 
 

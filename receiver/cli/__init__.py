@@ -21,7 +21,7 @@ from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.test_kit import TEST_KIT, test_kit_command
 from receiver.console.queries.sentences import SENTENCES
 from receiver.errors import CommandFailed, OperatorError, Refused, place_and_reason
-from receiver.logs import harmless_text, silence_libraries
+from receiver.printable import harmless_text
 
 VERBS = {
     **SENTENCES,
@@ -104,7 +104,6 @@ class Commands(CommandGroup):
         """Run the command. `docs/operations.md` has the table of exit codes."""
         # Before anything opens a file, which would get the free number.
         _fill_closed_descriptors()
-        silence_libraries()
         try:
             return super().invoke(ctx)
         except OperatorError as error:

@@ -26,7 +26,7 @@ from receiver.config.sources import (
 )
 from receiver.config.values import ValueProblem, read
 from receiver.errors import OperatorError
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Drain, Settings, Store
 
 DEFAULT_FILE = "trace-drain.toml"

@@ -21,7 +21,7 @@ from receiver.intake.run import DESCRIPTORS_RESERVED
 from receiver.reports import Finding
 from receiver.settings import Settings
 from receiver.sizes import counted, duration_text, size_text
-from receiver.supervisor.data_dir import ReceiverState
+from receiver.supervisor.state import ReceiverState
 
 RATE_S = 1.0
 """Time over which the growth of the journal is measured."""

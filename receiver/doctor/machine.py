@@ -20,8 +20,8 @@ from receiver.errors import OperatorError
 from receiver.reports import Finding
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings, Tls
 from receiver.sizes import size_text
-from receiver.supervisor.data_dir import ReceiverState, running_receiver
 from receiver.supervisor.sockets import NAME_OF, require_free
+from receiver.supervisor.state import ReceiverState, running_receiver
 
 Level = Literal["problem", "warning"]
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from receiver.doctor.step import StepFailed, StepWarning
 from receiver.errors import OperatorError
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import CERTIFICATE_DAYS_MIN
 from receiver.sizes import size_text
 

@@ -14,8 +14,8 @@ from receiver.doctor.sample import PROJECT, SampleTrace, Sender
 from receiver.doctor.step import Check, Step, StepFailed, StepWarning, run
 from receiver.errors import OperatorError
 from receiver.intake.answers import MEDIA_TYPE_OF
-from receiver.logs import harmless_text
 from receiver.model import ContentKind
+from receiver.printable import harmless_text
 from receiver.refusals import REMEDIES
 from receiver.settings import MIB, Drain, Settings
 from receiver.sizes import size_text

@@ -11,7 +11,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 
 from receiver.engine.error_codes import TEMPORARY_STATUSES
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 
 QUOTED_CHARS_MAX = 200
 

@@ -149,10 +149,8 @@ class Committer:
     def submit(
         self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, on_receipt: ReceiptCallback
     ) -> PendingDelivery:
-        """Queue one delivery; `on_receipt` is called once. Raises `Overloaded` or `ShuttingDown`.
-
-        The load is checked again, because the body may have taken long to arrive since it was admitted.
-        """
+        """Queue one delivery; `on_receipt` is called once. Raises `Overloaded` or `ShuttingDown`."""
+        # Checked again, because the body may have taken long to arrive since it was admitted.
         self._commit_rate.refuse_if_overloaded(self._queue.weight_bytes, self._answer_deadline_s)
         if self._closing:
             raise ShuttingDown("the receiver is stopping; retry in a few seconds")
@@ -202,9 +200,9 @@ class Committer:
                 if is_small:
                     # Its record is on disk: a task would only delay the receipts by a loop iteration.
                     await self._write_group(group)
-                    continue
-                # One append at a time, in the order in which the segments were chosen.
-                appending = asyncio.ensure_future(self._write_group(group))
+                else:
+                    # One append at a time, in the order in which the segments were chosen.
+                    appending = asyncio.ensure_future(self._write_group(group))
             elif self._closing:
                 await appending
                 # The last append may have held deliveries.
@@ -250,10 +248,9 @@ class Committer:
         group.commit, took_s, group.append_attempt = made
         self._metrics.observe("commit_seconds", took_s)
         self._commit_rate.observe(sum([member.weight_bytes for member in pending]), took_s)
-        outcomes = group.commit.outcomes
+        group.outcomes = outcomes = group.commit.outcomes
         is_plain = [outcome.is_plain for outcome in outcomes]
         if all(is_plain):
-            group.outcomes = outcomes
             return len(pending)
         return len(pending) - await self._settle_refused(group, outcomes)
 
@@ -288,9 +285,8 @@ class Committer:
             elif verdict == POSTPONED:
                 postponed.append(pending)
             else:
-                refused = refusal(outcome)
-                if refused is None:
-                    refused = await self._disk_thread.submit(self._quarantine.keep, pending.delivery)
+                keep = self._quarantine.keep
+                refused = refusal(outcome) or await self._disk_thread.submit(keep, pending.delivery)
                 pending.resolve(refused)  # at once: it need not wait for the rest of its group
                 pending.release_body()
         self._queue.requeue(postponed)
@@ -328,9 +324,9 @@ class Committer:
         for _ in range(STALE_MAX):
             if group.commit is None or not group.commit.record:
                 return
-            append_attempt = group.append_attempt
-            if append_attempt is None:
-                append_attempt = await self._disk_thread.submit(self._append, group.segment, group.commit)
+            append_attempt = group.append_attempt or await self._disk_thread.submit(
+                self._append, group.segment, group.commit
+            )
             if append_attempt.error is None:
                 self._metrics.observe("fsync_seconds", append_attempt.seconds)
                 self._seal_retired_segments()

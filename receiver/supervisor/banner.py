@@ -15,7 +15,7 @@ from pathlib import Path
 
 from receiver.settings import Drain, Settings
 from receiver.supervisor.certificate import CA_NAME
-from receiver.supervisor.data_dir import ReceiverState
+from receiver.supervisor.state import ReceiverState
 
 
 def startup_banner(settings: Settings, state: ReceiverState, config: Path | None = None) -> str:

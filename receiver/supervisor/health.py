@@ -7,10 +7,12 @@ affect readiness: the traces are safe in the journal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.supervisor.child import Child
+if TYPE_CHECKING:
+    from receiver.supervisor.child import Child
 
 DECIDING = frozenset({"process", "journal"})
 """Checks of an intake that affect readiness: the process runs, and its journal accepts records."""

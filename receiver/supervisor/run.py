@@ -38,7 +38,7 @@ from receiver.supervisor.banner import startup_banner
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import NO_FD, Child, Patience, Role
-from receiver.supervisor.data_dir import DataDir, Pids, ReceiverState
+from receiver.supervisor.data_dir import DataDir
 from receiver.supervisor.health import Readiness, readiness
 from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.sockets import (
@@ -50,6 +50,7 @@ from receiver.supervisor.sockets import (
     with_addresses_of,
     with_bound_addresses,
 )
+from receiver.supervisor.state import Pids, ReceiverState
 from receiver.supervisor.summary import Summary
 from receiver.time_range import instant_text
 

@@ -25,7 +25,7 @@ from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.journal.quarantine import QuarantineFiles, QuarantineNote
 from receiver.journal.segments import Journal
-from receiver.supervisor.data_dir import read_state
+from receiver.supervisor.state import read_state
 from tests.support import commands
 from tests.support.cases import each_case
 from tests.support.fake_api import write_state

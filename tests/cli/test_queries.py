@@ -17,7 +17,7 @@ from receiver.engine import schema
 from receiver.engine.opening import claimed, open_store
 from receiver.errors import OperatorError
 from receiver.settings import Settings
-from receiver.supervisor.data_dir import STATE_NAME, running_receiver
+from receiver.supervisor.state import STATE_NAME, running_receiver
 from tests.support.commands import run
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.fake_clickhouse import ROOT, schema_sources

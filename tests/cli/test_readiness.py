@@ -17,7 +17,7 @@ import pytest
 from receiver.cli import EXIT_INTERRUPTED
 from receiver.cli.shell.readiness import STORE_START_S, note_when_slow, require_store_process
 from receiver.errors import CommandFailed
-from receiver.supervisor.data_dir import ReceiverState, read_state
+from receiver.supervisor.state import ReceiverState, read_state
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.fake_api import QuietHandler, serving, write_state

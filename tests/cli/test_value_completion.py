@@ -16,7 +16,7 @@ import pytest
 
 from receiver.cli.console import value_completion
 from receiver.console.queries.filters.filter_text import parse_trace_filter
-from receiver.supervisor.data_dir import STATE_NAME
+from receiver.supervisor.state import STATE_NAME
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.fake_api import ApiHandler, receiver_with, write_state

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.supervisor.data_dir import STATE_NAME
+from receiver.supervisor.state import STATE_NAME
 from tests.support.certificates import make_certificate
 from tests.support.server_process import Server
 

@@ -23,11 +23,12 @@ from receiver.settings import Access, Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.child import environment, pauses_s
-from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, ReceiverState, read_state
+from receiver.supervisor.data_dir import DataDir, DirectoryTaken
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.run import INTAKE_PAUSE_S_MAX, notify
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
+from receiver.supervisor.state import Pids, ReceiverState, read_state
 from tests.support.cases import each_case
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)

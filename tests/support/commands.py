@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.shell import api_client
-from receiver.engine import schema
+from receiver.engine import opening, schema
 from receiver.engine.opening import open_store
 from receiver.settings import Settings
 from tests.support.engines import COMPILATION
@@ -49,7 +48,7 @@ def stored_spans(engine_dir: Path, rows: Iterable[Mapping[str, Any]]) -> Iterato
     if lines := "\n".join(map(json.dumps, rows)):
         store.command(f"INSERT INTO otel_traces FORMAT JSONEachRow\n{lines}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api_client, "open_store", lambda *_, **__: _KeptOpen(store))
+        patch.setattr(opening, "open_store", lambda *_, **__: _KeptOpen(store))
         yield settings.data_dir
     store.command("DROP DATABASE otel SYNC")
     store.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qsl, urlsplit
 
-from receiver.supervisor.data_dir import STATE_NAME
+from receiver.supervisor.state import STATE_NAME
 
 POLL_S = 0.01
 """How often the server checks whether the test is over."""

@@ -13,12 +13,12 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 25_370,
-    "receiver/console": 29_300,
-    "receiver/platform": 6_630,
-    "tests": 74_518,
-    "receiver/cli": 5_665,
-    "testing": 6_710,
+    "receiver": 25_105,
+    "receiver/console": 29_760,
+    "receiver/platform": 6_455,
+    "tests": 74_865,
+    "receiver/cli": 5_685,
+    "testing": 6_530,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2

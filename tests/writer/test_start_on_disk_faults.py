@@ -17,7 +17,7 @@ from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.redelivery.digests import FrozenTable
-from receiver.supervisor.data_dir import STATE_NAME, read_state
+from receiver.supervisor.state import STATE_NAME, read_state
 from tests.support.redelivery import Harness
 from tests.writer.test_splitting import harness_with_row_limit
 

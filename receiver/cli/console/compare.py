@@ -14,7 +14,7 @@ from receiver.cli.shell.api_client import Row
 from receiver.cli.shell.table import lines_of, ms_text, shown_text
 from receiver.console.queries.comparison.error_levels import FEWER, MORE, TOO_FEW_TRACES
 from receiver.console.queries.comparison.operation_change import SAME, TOO_FEW, WORSE_WORDS
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.sizes import counted, percent
 
 ONE_SIDED_SHOWN = 10

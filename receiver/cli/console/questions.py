@@ -23,7 +23,7 @@ from receiver.console.queries.csv_text import csv_head, csv_line
 from receiver.console.queries.question import Parameter, Question
 from receiver.console.queries.questions import QUESTIONS
 from receiver.errors import CommandFailed, NoSuchDeployment, OperatorError, ReceiverError, Refused
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
 from receiver.time_range import parse_instant

@@ -22,7 +22,7 @@ from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 from receiver.sizes import counted, size_text
-from receiver.supervisor.data_dir import ReceiverState, running_receiver
+from receiver.supervisor.state import ReceiverState, running_receiver
 from receiver.time_range import parse_since
 
 POLL_S = 1.0

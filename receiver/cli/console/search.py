@@ -14,7 +14,7 @@ from receiver.cli.shell.group import examples
 from receiver.cli.shell.table import lines_with_deployment, ms_text, print_note
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.sentences import SENTENCES
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 
 _DETAILS: Final = """
 FILTER may be words of an error message, a quoted text or an id: they are searched in operations, status

@@ -22,7 +22,7 @@ from receiver.console.queries.limits import ARRIVALS_MAX
 from receiver.console.queries.questions import QUESTIONS
 from receiver.console.queries.sentences import SENTENCES
 from receiver.errors import CommandFailed
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Settings
 
 POLL_S = 1.0

@@ -16,7 +16,7 @@ from receiver.cli.shell.screen import full_screen
 from receiver.cli.shell.table import lines_of, ms_text
 from receiver.console.queries.questions import QUESTIONS
 from receiver.errors import CommandFailed
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
 from receiver.time_range import parse_since

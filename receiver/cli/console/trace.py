@@ -35,7 +35,7 @@ from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import ReceiverState, running_receiver
+from receiver.supervisor.state import ReceiverState, running_receiver
 
 Format = Literal["table", "json", "jsonl", "otlp"]
 

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from receiver.cli.shell.api_client import query_url
 from receiver.cli.shell.options import loaded_with
 from receiver.console.queries.group_key import FIELDS
-from receiver.supervisor.data_dir import running_receiver
+from receiver.supervisor.state import running_receiver
 
 ANSWER_S = 0.4
 """How long the shell waits for the receiver."""

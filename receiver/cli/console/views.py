@@ -13,7 +13,7 @@ from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, format_option, loaded_with
 from receiver.cli.shell.table import lines_of
 from receiver.console.ui.views.store import ViewsDocument
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.sizes import counted
 
 _PATH = "/api/v1/views"

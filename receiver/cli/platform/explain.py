@@ -15,7 +15,7 @@ from receiver.console.queries.traces.traces import normalized_trace_id
 from receiver.errors import CommandFailed
 from receiver.platform.explain.request import Preview
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import running_receiver
+from receiver.supervisor.state import running_receiver
 
 NOT_IN_THE_TRACE = "(not supported: the trace has no span {})"
 

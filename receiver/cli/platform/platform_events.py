@@ -16,12 +16,12 @@ from receiver.cli.platform.platform_options import Options, platform_client, pla
 from receiver.cli.shell.group import examples
 from receiver.cli.shell.text_width import cut_to_width, padded
 from receiver.errors import OperatorError
-from receiver.logs import harmless_text
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.errors import PlatformError
 from receiver.platform.client.event import Event
 from receiver.platform.client.events import EventQuery, follow
 from receiver.platform.client.events import events as read_events
+from receiver.printable import harmless_text
 from receiver.time_range import instant_text, parse_instant, parse_seconds
 
 TYPE_COLUMNS = 16

@@ -17,7 +17,6 @@ from receiver.cli.shell.options import FILE_PATH
 from receiver.cli.shell.table import lines_of, wide_option
 from receiver.cli.shell.unsafe_text import without_controls
 from receiver.errors import OperatorError
-from receiver.logs import harmless_text
 from receiver.platform.client.chat import (
     Assembly,
     ChatRequest,
@@ -33,6 +32,7 @@ from receiver.platform.client.chat import (
 from receiver.platform.client.errors import NotJson
 from receiver.platform.client.gateway import Gateway, Model
 from receiver.platform.client.json_text import parse
+from receiver.printable import harmless_text
 from receiver.settings import MIB
 from receiver.sizes import counted, size_text
 

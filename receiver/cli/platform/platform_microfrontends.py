@@ -10,9 +10,9 @@ import click
 
 from receiver.cli.platform.platform_options import platform_client, platform_options
 from receiver.cli.shell.group import CommandGroup, examples
-from receiver.logs import harmless_text
 from receiver.platform.client.connection import PlatformClient
 from receiver.platform.client.microfrontends import update_group
+from receiver.printable import harmless_text
 
 
 @click.group(cls=CommandGroup)

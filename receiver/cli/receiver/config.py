@@ -12,7 +12,7 @@ from receiver.config.checks import require_engine, require_place
 from receiver.config.show import as_json, as_toml
 from receiver.doctor.machine import inspect_machine, server_findings
 from receiver.errors import CommandFailed
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.reports import Finding
 
 

@@ -19,10 +19,10 @@ from receiver.cli.shell.options import config_option, data_dir_of, data_option, 
 from receiver.cli.shell.table import lines_of, wide_option
 from receiver.dead_letters.directory import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import running_receiver
+from receiver.supervisor.state import running_receiver
 
 
 class _Named(TypedDict):

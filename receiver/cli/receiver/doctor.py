@@ -19,10 +19,10 @@ from receiver.doctor.sample import sample_of, sender_of
 from receiver.doctor.step import Step
 from receiver.errors import CommandFailed, OperatorError
 from receiver.intake.credentials import SIGNATURE_ALGORITHMS
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.refusals import RefusalReport
 from receiver.settings import Settings
-from receiver.supervisor.data_dir import ReceiverState, running_receiver
+from receiver.supervisor.state import ReceiverState, running_receiver
 
 MARKS = {"ok": "✓", "warning": "!", "failed": "✗", "skipped": "-"}
 

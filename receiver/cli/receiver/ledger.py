@@ -19,7 +19,7 @@ from receiver.ledger.balance import OfflineBalanceSource
 from receiver.reports import LEDGER_SINCE, LedgerReport
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import running_receiver
+from receiver.supervisor.state import running_receiver
 
 COUNTS = (
     "received",

@@ -12,7 +12,7 @@ from receiver import transcode
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_option, loaded_with
 from receiver.errors import OperatorError
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Sampling, SamplingRule, Settings
 from receiver.transcode import ExplainedTrace
 

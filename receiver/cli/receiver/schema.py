@@ -20,7 +20,7 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.ledger.ledger import is_first_on, read_sums
 from receiver.sizes import counted
 from receiver.store_process.lost_tables import LostTables
-from receiver.supervisor.data_dir import running_receiver
+from receiver.supervisor.state import running_receiver
 
 DIGITS_MAX = 4
 """Maximum number of digits in each part of a version."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -25,14 +26,13 @@ from receiver.cli.shell.readiness import note_when_slow, require_store_process
 from receiver.config.checks import require_engine
 from receiver.console.queries.limits import LimitedLines, limit_exceeded
 from receiver.engine.error_codes import NO_TABLE_CODES
-from receiver.engine.opening import claimed, open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, StoreTrouble
 from receiver.http.media_types import JSON, JSON_LINES
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.settings import Settings
 from receiver.sizes import counted
-from receiver.supervisor.data_dir import ReceiverState, running_receiver
+from receiver.supervisor.state import ReceiverState, running_receiver
 
 Row = dict[str, Any]
 Item = TypeVar("Item")
@@ -106,9 +106,11 @@ def store_of(settings: Settings) -> Iterator[Store]:
     data_dir = data_dir_of(settings) if embedded else Path(settings.data_dir)
     if embedded and not (data_dir / "store").is_dir():
         raise CommandFailed(f"no embedded store in '{data_dir}'; `{serve_command(settings)}` creates it")
+    # By name, because the drivers take longer to load than a running receiver takes to answer.
+    opening = import_module("receiver.engine.opening")
     # The lock keeps a receiver from starting while this command has the engine open.
-    with claimed(data_dir) if embedded else nullcontext():
-        store = open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
+    with opening.claimed(data_dir) if embedded else nullcontext():
+        store: Store = opening.open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
         try:
             yield store
         except StoreTrouble as trouble:

@@ -17,9 +17,9 @@ import click
 import msgspec
 
 from receiver.errors import CommandFailed
-from receiver.logs import harmless_text
-from receiver.supervisor.data_dir import ReceiverState
+from receiver.printable import harmless_text
 from receiver.supervisor.health import Readiness
+from receiver.supervisor.state import ReceiverState
 
 ADMIN_TIMEOUT_S = 3.0
 STORE_START_S = 15.0

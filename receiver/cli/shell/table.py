@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from receiver.cli.shell.text_width import cut_to_width, padded, text_width
-from receiver.logs import harmless_text
+from receiver.printable import harmless_text
 from receiver.sizes import duration_text
 
 CELL_COLUMNS_MAX = 48

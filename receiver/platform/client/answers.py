@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import aiohttp
 
-from receiver.logs import HIDDEN
 from receiver.platform.client.errors import (
     ConfigurationDisabled,
     Forbidden,
@@ -27,6 +26,7 @@ from receiver.platform.client.errors import (
 )
 from receiver.platform.client.json_text import parse
 from receiver.platform.client.retries import parse_retry_after
+from receiver.printable import HIDDEN
 from receiver.settings import KIB
 
 ERROR_BYTES_MAX = 64 * KIB

@@ -16,8 +16,8 @@ from receiver.cli.shell.group import examples
 from receiver.cli.shell.options import config_option, loaded_with
 from receiver.cli.shell.readiness import require_store_process
 from receiver.errors import CommandFailed, OperatorError
-from receiver.logs import harmless_text
-from receiver.supervisor.data_dir import running_receiver
+from receiver.printable import harmless_text
+from receiver.supervisor.state import running_receiver
 from trace_drain_testing.load.client import Target
 from trace_drain_testing.load.plan import Url, parse_header, parse_url, read_secret, tls_context
 from trace_drain_testing.load.report import document, lines, progress_line

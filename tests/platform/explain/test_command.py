@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from receiver.cli import main
 from receiver.settings import User
-from receiver.supervisor.data_dir import STATE_NAME
+from receiver.supervisor.state import STATE_NAME
 from tests.platform.explain.conftest import (
     INJECTIONS,
     MISSING,
