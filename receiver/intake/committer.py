@@ -285,8 +285,9 @@ class Committer:
             elif verdict == POSTPONED:
                 postponed.append(pending)
             else:
-                keep = self._quarantine.keep
-                refused = refusal(outcome) or await self._disk_thread.submit(keep, pending.delivery)
+                refused = refusal(outcome)
+                if refused is None:
+                    refused = await self._disk_thread.submit(self._quarantine.keep, pending.delivery)
                 pending.resolve(refused)  # at once: it need not wait for the rest of its group
                 pending.release_body()
         self._queue.requeue(postponed)
@@ -324,9 +325,9 @@ class Committer:
         for _ in range(STALE_MAX):
             if group.commit is None or not group.commit.record:
                 return
-            append_attempt = group.append_attempt or await self._disk_thread.submit(
-                self._append, group.segment, group.commit
-            )
+            append_attempt = group.append_attempt
+            if append_attempt is None:
+                append_attempt = await self._disk_thread.submit(self._append, group.segment, group.commit)
             if append_attempt.error is None:
                 self._metrics.observe("fsync_seconds", append_attempt.seconds)
                 self._seal_retired_segments()
@@ -349,11 +350,10 @@ class Committer:
         for reason, count in group.commit.reasons:
             self._metrics.add("span_notes", count, reason=reason)
         record = group.commit.record
+        digests = [""] * len(group.pending)
         # Scanning the record has a cost, and only `acknowledge = "store"` needs the digests.
         if record and any(pending.until_stored for pending in group.pending):
             digests = delivery_digests(record, len(group.pending))
-        else:
-            digests = [""] * len(group.pending)
         for pending, outcome, digest in zip(group.pending, group.outcomes, digests, strict=True):
             if pending.until_stored and record:
                 pending.is_written = True
