@@ -8,7 +8,6 @@ Never: leaves an undocumented part of the driver to another module.
 
 from __future__ import annotations
 
-import logging
 from collections import UserString
 from collections.abc import Mapping
 from functools import partial
@@ -41,10 +40,6 @@ FOREIGN_STATUS_TEXT = "HTTP driver received HTTP status "
 """Start of the driver's error for an answer that did not come from ClickHouse; the status follows."""
 NO_VERSION_TEXT = "Unexpected response to server version query"
 """Start of the driver's error for a 200 response of a server that is not ClickHouse."""
-
-# They log every exception that they raise. We log these exceptions ourselves, rate-limited.
-for _library in ("urllib3", "clickhouse_connect"):
-    logging.getLogger(_library).setLevel(logging.CRITICAL)
 
 
 def supported_settings(client: Client, settings: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,4 @@
-"""Addresses and process ids of the running receiver: the file `receiver.json` in its data directory.
-
-Never: imports what a command that only calls the API does not need, such as asyncio.
-"""
+"""Addresses and process ids of the running receiver: the file `receiver.json` in its data directory."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from receiver.durable.files import DISK
 from receiver.errors import CommandFailed
 from receiver.settings import Settings
 
@@ -60,7 +58,7 @@ def running_receiver(settings: Settings) -> ReceiverState | None:
 def read_state(directory: Path) -> ReceiverState:
     """Return the state of the receiver that uses this directory. Raises `CommandFailed` if there is none."""
     try:
-        return msgspec.json.decode((directory / STATE_NAME).read_bytes(), type=ReceiverState)
+        return msgspec.json.decode(DISK.read(directory / STATE_NAME), type=ReceiverState)
     except FileNotFoundError as error:
         raise CommandFailed(
             f"no receiver runs on '{directory}'; expected `trace-drain serve --data {directory}`"

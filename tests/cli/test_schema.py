@@ -50,7 +50,7 @@ def test_dropped_table_is_reported_before_it_is_created_again(store: Store, tmp_
 
     output = apply(tmp_path)
 
-    assert "applied 0013_otel_deployments" in output
+    assert "applied 0011_otel_deployment_events" in output
     report = (tmp_path / "store.lost").read_text()
     assert "table 'otel_deployment_events' is gone and is created again, empty" in report
 

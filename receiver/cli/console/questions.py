@@ -136,7 +136,7 @@ def run_question(
         # Before the store is opened or a receiver is queried, so that a typing error is reported at once.
         question.parse(parameters)
         rows = question_rows(settings, name, parameters)
-        printer = table if table and form == "table" else PRINTERS[form]
+        printer = (table or _table) if form == "table" else PRINTERS[form]
         for line in printer(csv_rows(rows) if form == "csv" else rows):
             click.echo(line)
     _print_note(rows, question, parameters["since"], parameters.get("until", ""))

@@ -122,6 +122,10 @@ class RemovedProject(msgspec.Struct, frozen=True):
     is_kept: bool
     """Whether an operator keeps the spans."""
 
+    def is_due(self, now_s: float) -> bool:
+        """Return whether an operator may delete the spans."""
+        return not self.is_kept and now_s >= self.due_at_s
+
 
 def removed_projects(projects: Iterable[Project], retention_days: int) -> list[RemovedProject]:
     """Return the removed projects in the order in which they are due."""

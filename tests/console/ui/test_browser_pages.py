@@ -237,7 +237,7 @@ async def test_span_of_a_failed_trace_is_reached_by_keyboard_alone(shop: Client,
     await page.keyboard.press("j")
     await page.wait_for_selector("#span h2:text('SELECT cart')")
     await page.keyboard.press("e")
-    await page.wait_for_selector("#span dd:text('deadlock on row')")
+    await page.wait_for_selector("#span dd :text('deadlock on row')")
     await tab_to(page, "treegrid")
     await page.keyboard.press("ArrowDown")
 

@@ -8,8 +8,7 @@ from html import unescape
 import orjson
 import pytest
 
-from receiver.console.api import source
-from receiver.console.queries.traces.traces import outline
+from receiver.console.queries.traces import traces
 from receiver.console.ui.charts.flame_graph import hue_of
 from receiver.engine.store import Store
 from tests.console.ui.conftest import FIRST_SPAN_S, HOSTILE_TRACE, Client
@@ -125,13 +124,14 @@ async def test_page_of_a_trace_and_its_script_read_the_trace_once(
     site: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
+    outline = traces.outline
 
     def counted(store: Store, trace_id: str, *arguments: object) -> object:
         read.append(trace_id)
         return outline(store, trace_id, *arguments)  # type: ignore[arg-type]
 
     whole = await (await site.get(f"/trace/{LINKED}/outline")).read()
-    monkeypatch.setattr(source, "outline", counted)
+    monkeypatch.setattr(traces, "outline", counted)
 
     await (await site.get(f"/trace/{LINKED}")).read()
     body = await (await site.get(f"/trace/{LINKED}/outline")).read()
