@@ -27,7 +27,7 @@ OUTLINES_MAX = 2
 """Maximum number of traces whose spans are in memory at once: up to 300 MB each. Further requests wait."""
 
 PREPARED_MAX = 4
-"""Maximum number of prepared answers, each of up to 12 MB. The oldest is dropped for a new one."""
+"""Maximum number of prepared answers. While there are as many, a script reads the trace again."""
 PREPARED_S = 10.0
 """Time after which a prepared answer is dropped. A script requests it as soon as its page is loaded."""
 
@@ -43,13 +43,15 @@ class Prepared:
     def __init__(self) -> None:
         self._answers: dict[PreparedKey, asyncio.Future[bytes]] = {}
 
-    def put(self, key: PreparedKey, answer: asyncio.Future[bytes]) -> None:
-        """Keep an answer, which may not be complete yet, for `PREPARED_S`."""
+    def put(self, key: PreparedKey, compute: Callable[[], bytes]) -> None:
+        """Compute an answer in a thread, and keep it for `PREPARED_S`."""
         self._answers.pop(key, None)
+        # An older answer is not dropped instead: its thread would still hold the spans of its trace.
         if len(self._answers) >= PREPARED_MAX:
-            del self._answers[next(iter(self._answers))]
-        self._answers[key] = answer
-        asyncio.get_running_loop().call_later(PREPARED_S, self._drop, key, answer)
+            return
+        loop = asyncio.get_running_loop()
+        answer = self._answers[key] = loop.run_in_executor(None, compute)
+        loop.call_later(PREPARED_S, self._drop, key, answer)
 
     async def take(self, key: PreparedKey) -> bytes | None:
         """Remove and return an answer; `None` if there is none."""

@@ -177,8 +177,7 @@ class ApiSource:
 
     def prepare(self, trace_id: str, answer: Callable[[], bytes]) -> None:
         """See `SourceWithSql`."""
-        computing = asyncio.get_running_loop().run_in_executor(None, answer)
-        self._reader.prepared.put(self._prepared_key(trace_id), computing)
+        self._reader.prepared.put(self._prepared_key(trace_id), answer)
 
     async def prepared(self, trace_id: str) -> bytes | None:
         """See `SourceWithSql`."""
