@@ -198,7 +198,7 @@ class Committer:
                 group = await self._transcoded(pending, with_append=is_small)
                 await appending
                 if is_small:
-                    # Its record is on disk: a task would only delay the receipts by a loop iteration.
+                    # Its append has ended, too: a task would only delay the receipts by a loop iteration.
                     await self._write_group(group)
                 else:
                     # One append at a time, in the order in which the segments were chosen.
