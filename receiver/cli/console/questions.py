@@ -34,7 +34,8 @@ CONTEXT_CHARACTERS = 60
 """Maximum length of the text that a message shows before and after the column with the error."""
 _COLUMN = re.compile(r"(?:filter|q), column ([0-9]{1,9}): ")
 """Beginning of an error about a filter, from this program or from the receiver."""
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?Z")
+_TIMES: Final = ("first_seen", "last_seen", "time")
+"""Columns of times. Texts in other columns are those of senders, and may look like times."""
 _UTC = " (UTC)"
 """End of the heads of times."""
 
@@ -213,9 +214,9 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
 
 def _short_time(item: tuple[str, Any]) -> tuple[str, Any]:
     name, value = item
-    if not isinstance(value, str) or not _TIME.fullmatch(value):
+    if name not in _TIMES:
         return item
-    return f"{name.replace('_', ' ')}{_UTC}", value[5:23].replace("T", " ")
+    return f"{name.replace('_', ' ')}{_UTC}", value[5:23].rstrip("Z").replace("T", " ")
 
 
 def generic_table(rows: Iterable[Row]) -> Iterator[str]:
