@@ -18,8 +18,8 @@ from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
 from receiver.time_range import TimeRange
 
-RANGE_S_MIN = 6 * 3_600
-"""Longest range that is read at once."""
+READ_AT_ONCE_S_MAX = 6 * 3_600
+"""Longest range that is read by one statement."""
 RECENT_DIVISOR = 64
 """The newest part of a longer range is read first: a common filter matches enough spans there."""
 _NOTHING = Sql("")
@@ -80,7 +80,7 @@ def _newest_first(
     from_ns, to_ns, limit = (int(wanted[name]) for name in ("from_ns", "to_ns", "limit"))
     length_ns = min(to_ns, int(now_s) * 10**9) - from_ns
     # A shorter range is read at once: a second statement costs more than it saves.
-    if length_ns > RANGE_S_MIN * 10**9:
+    if length_ns > READ_AT_ONCE_S_MAX * 10**9:
         recent_ns = from_ns + length_ns - length_ns // RECENT_DIVISOR
         for piece in store.lines(statement, {**wanted, "from_ns": recent_ns}):
             limit -= piece.count(b"\n")
