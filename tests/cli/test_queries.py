@@ -165,9 +165,7 @@ def test_error_of_the_receiver_about_a_filter_is_shown_with_a_caret(
     assert result.stderr.splitlines()[1:] == ['  name=~"("', "        ^"]
 
 
-def test_value_that_looks_like_a_time_is_printed_as_it_is(
-    receiver_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_value_like_a_time_is_printed_as_it_is(receiver_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = b'{"value":"2026-11-24T10:00:00Z","spans":1}\n{"value":"never","spans":1}\n'
     monkeypatch.setattr(Handler, "chunks", [rows, b'{"end":{"count":2}}\n'])
 
