@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fake_api import ApiHandler, serving, write_state
+from tests.support.fake_api import ApiHandler, receiver_with
 
 DRIVERS = {"aiohttp", "chdb", "clickhouse_connect", "jinja2", "numpy", "urllib3"}
-LISTING = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
-PROGRAM = LISTING + "from receiver.cli import main; main()"
 
 
 class OneTrace(ApiHandler):
@@ -24,9 +22,9 @@ class OneTrace(ApiHandler):
 
 def run_and_list_modules(*arguments: str) -> tuple[str, set[str]]:
     """Run a command; return what it printed, and the modules that were loaded when it ended."""
-    command = [sys.executable, "-c", PROGRAM, *arguments]
+    command = [sys.executable, "-X", "importtime", "-m", "receiver.cli", *arguments]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
-    return process.stdout, set(process.stderr.split())
+    return process.stdout, {line.rpartition("|")[2].strip() for line in process.stderr.splitlines()}
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
@@ -40,9 +38,7 @@ def test_version_and_list_of_commands_load_no_command(option: str) -> None:
 
 
 def test_search_over_the_api_loads_no_driver(tmp_path: Path) -> None:
-    with serving(OneTrace) as url:
-        write_state(tmp_path, url)
-
+    with receiver_with(OneTrace, tmp_path):
         command = f"search service=web --data {tmp_path} --format json"
         printed, modules = run_and_list_modules(*command.split())
 
