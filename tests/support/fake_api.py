@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import socket
+from ssl import SSLContext
 from threading import Thread
 from urllib.parse import parse_qsl, urlsplit
 
 from receiver.supervisor.state import STATE_NAME
 
-POLL_S = 0.01
-"""How often the server checks whether the test is over."""
+POLL_S = 0.01  # how often the server checks whether the test is over
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -57,10 +59,21 @@ class ApiHandler(QuietHandler):
         self.close_connection = True
 
 
+class QuietServer(ThreadingHTTPServer):
+    """Server whose clients may close the connection in the middle of an answer."""
+
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
+        """Print an error, which appears in the output of a command, unless the client caused it."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Yield the URL of a server with this handler."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+def serving(handler: type[BaseHTTPRequestHandler], tls: SSLContext | None = None) -> Iterator[str]:
+    """Yield the URL of a server with this handler; its scheme is http with TLS, too."""
+    server = QuietServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()

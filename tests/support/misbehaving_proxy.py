@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import http.client
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.support.fake_api import QuietHandler, serving
 
 Headers = list[tuple[str, str]]
 
@@ -55,7 +55,7 @@ def proxy(
 ) -> Iterator[int]:
     """Forward requests to a port of this machine. Yields the port of the proxy."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def forward(self) -> None:
@@ -75,22 +75,8 @@ def proxy(
 
         do_GET = do_POST = forward  # noqa: N815 - http.server's names
 
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """Ignore clients that reject the certificate or do not wait."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler, tls) as url:
+        yield int(url.rpartition(":")[2])
 
 
 def sent(port: int, message: Message) -> Page:
