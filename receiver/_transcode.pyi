@@ -1,7 +1,7 @@
 """Type stub of the compiled core. `mypy.stubtest` compares it with the module."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 __all__ = [
     "BUILD_PROFILE",
@@ -15,6 +15,11 @@ __all__ = [
     "DigestTags",
     "Digests",
     "ExplainedTrace",
+    "FastBatch",
+    "FastConnection",
+    "FastPath",
+    "FastSender",
+    "KnownHead",
     "Outcome",
     "PatternSet",
     "Policy",
@@ -118,16 +123,95 @@ class Commit:
 
 def commit(
     policy: Policy,
-    deliveries: Sequence[tuple[str, bytes, str, tuple[str, ...], int, bool, int]],
+    members: Sequence[tuple[str, bytes, str, tuple[str, ...], int, bool, int] | FastBatch],
     epoch: int,
     seq: int,
     digest_key: bytes,
 ) -> Commit:
     """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record.
 
+    A member may also be a batch, whose deliveries have an outcome each.
     The first delivery is always processed; once the group reaches 128 MiB, the remaining ones are postponed.
     `digest_key`: 32 bytes.
     """
+
+@final
+class KnownHead:
+    """A request head that was accepted before, split around the digits of its Content-Length."""
+
+    def __new__(cls, before: bytes, after: bytes) -> KnownHead: ...
+    def match(self, data: bytes) -> tuple[int, int] | None:
+        """Return the body's length and offset if these bytes start with this head."""
+
+@final
+class FastPath:
+    """The connections of an intake whose deliveries the core collects and answers."""
+
+    def __new__(cls) -> FastPath: ...
+    def take_changed(self) -> list[Any]:
+        """Return the protocols whose connections took or answered deliveries since the last call.
+
+        They are in the order of their last answers.
+        """
+
+@final
+class FastConnection:
+    """One connection, called with the bytes that it receives; passes on what it does not take."""
+
+    write: Callable[[bytes], object] | None
+    is_ready: bool
+    """Whether the next byte is the first of a request."""
+    is_waiting: bool
+    """Whether a delivery waits here for its answer."""
+    direct_answers: int
+    """Number of answers that can be written without regard to the protocol's state."""
+    def __new__(
+        cls, fast_path: FastPath, protocol: object, receive: Callable[[bytes], None]
+    ) -> FastConnection: ...
+    def __call__(self, data: bytes) -> None:
+        """Take one complete delivery with the known head, or pass the bytes to `receive`."""
+    def learn(self, head: KnownHead, sender: FastSender | None) -> None:
+        """Set the head and the sender of the deliveries to take."""
+    def take_answered(self) -> tuple[int, float]:
+        """Return the number of answers since the last call, and the time of the last answer."""
+    def close(self) -> None:
+        """Forget the protocol and its transport. A delivery that waits is stored, but not answered."""
+
+@final
+class FastSender:
+    """Deliveries of one drain, path, content type and coding that have arrived and are not taken yet."""
+
+    def __new__(
+        cls,
+        origin: tuple[str, bytes, str, tuple[str, ...], int, bool, int],
+        body_bytes_max: int,
+        on_arrival: Callable[[FastSender], object],
+    ) -> FastSender:
+        """`origin`: a delivery without a body. `on_arrival` is called with the first after a `take`."""
+    def take(self) -> list[FastBatch]:
+        """Return what has arrived, in batches."""
+
+@final
+class FastBatch:
+    """Deliveries of one sender that arrived in one iteration of the event loop."""
+
+    @property
+    def body_bytes(self) -> int: ...
+    received_at_ns: int
+    """To be set before the batch is committed."""
+    @property
+    def origin(self) -> Any:  # noqa: ANN401 - `receiver.model.Delivery`
+        """The delivery without a body that its sender was made with."""
+    @property
+    def is_encoded(self) -> bool:
+        """Whether the bodies are compressed."""
+    def __len__(self) -> int: ...
+    def hand_back(self) -> None:
+        """Call each protocol's `take_back` with the bytes, which it handles as if they had just arrived."""
+    def split(self) -> list[tuple[Any, bytes]]:
+        """Return the bodies, each with the protocol of its connection; `None` if that is closed."""
+    def answer(self, wire: bytes | None, reply: object, now: float) -> None:
+        """Write `wire` to each connection; call its protocol's `answer_collected` if it needs `reply`."""
 
 def footer(segment: bytes) -> bytes:
     """Return the footer that seals these records. Raises `CoreError` if a record is incomplete."""

@@ -293,10 +293,10 @@ class Durations(Count):
         super().__init__()
         self.buckets = [0] * (len(SECONDS_BUCKETS) + 1)
 
-    def observe(self, seconds: float) -> None:
-        """Add one observation."""
-        self.buckets[bisect_left(SECONDS_BUCKETS, seconds)] += 1
-        self.value += seconds
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """Add this number of equal observations."""
+        self.buckets[bisect_left(SECONDS_BUCKETS, seconds)] += count
+        self.value += seconds * count
 
 
 class Metrics:

@@ -19,6 +19,11 @@ from receiver._transcode import (  # noqa: TID251 - the only module that may imp
     Digests,
     DigestTags,
     ExplainedTrace,
+    FastBatch,
+    FastConnection,
+    FastPath,
+    FastSender,
+    KnownHead,
     Outcome,
     Policy,
     Record,
@@ -55,6 +60,11 @@ __all__ = [
     "DigestTags",
     "Digests",
     "ExplainedTrace",
+    "FastBatch",
+    "FastConnection",
+    "FastPath",
+    "FastSender",
+    "KnownHead",
     "Outcome",
     "PatternSet",
     "Policy",
@@ -112,7 +122,9 @@ def policy(settings: Settings) -> Policy:
         raise OperatorError(str(error)) from error
 
 
-def commit(policy: Policy, deliveries: Sequence[Delivery], segment: SegmentId, digest_key: bytes) -> Commit:
+def commit(
+    policy: Policy, deliveries: Sequence[Delivery | FastBatch], segment: SegmentId, digest_key: bytes
+) -> Commit:
     """Transcode deliveries into one record of this segment. Blocks; the GIL is released."""
     return _commit(policy, deliveries, segment.epoch, segment.seq, digest_key)
 

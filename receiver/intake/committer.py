@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from receiver.errors import (
     CoreCrashed,
@@ -29,8 +28,10 @@ from receiver.errors import (
     Unavailable,
 )
 from receiver.intake.admission import Claim
+from receiver.intake.batch import OnAccepted, Parts, PendingBatch
 from receiver.intake.group import (
     AppendAttempt,
+    Appender,
     CommitRate,
     Group,
     SpanCounts,
@@ -42,6 +43,7 @@ from receiver.intake.pending import (
     GROUP_BYTES_MAX,
     DeliveryQueue,
     Hold,
+    Pending,
     PendingDelivery,
     ReceiptCallback,
     StoreWaiters,
@@ -50,11 +52,11 @@ from receiver.intake.pending import (
 )
 from receiver.intake.worker_thread import WorkerThread
 from receiver.journal.quarantine import Quarantine
-from receiver.journal.writer_notes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, Outcome, SegmentId
 from receiver.settings import KIB, Drain
+from receiver.transcode import FastBatch
 
 EARLY_BYTES_MIN = 256 * KIB
 """A group below this weight is not decoded before the disk is free: decoding it early would save half a
@@ -67,41 +69,6 @@ STOPPING = "the journal is full and the receiver is stopping; retry in a few sec
 STORE_GONE = "the receiver is stopping before the delivery is stored; retry in a few seconds"
 STALE_MAX = 3
 """Stale segments in a row after which a group is refused with a disk error."""
-
-
-class Appender(Protocol):
-    """The part of `receiver/journal/appender.py` that the committer uses."""
-
-    def choose(self, *, is_awaited: bool = False) -> SegmentId:
-        """Return the segment of the next record. `is_awaited`: a sender waits until it is stored."""
-
-    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
-        """Write and sync a record, or raise and ensure that no reader ever sees it."""
-
-    def full_reason(self, more_bytes: int = 0) -> str | None:
-        """Return why a record of this size cannot be appended now; `None` if it probably can."""
-
-    @property
-    def has_retired(self) -> bool:
-        """Whether `seal_retired` has a segment to seal."""
-
-    def seal_retired(self) -> None:
-        """Seal the segments that are closed for appends. Safe to call concurrently with all other methods."""
-
-    def retire_if_due(self) -> None:
-        """Close the open segment for appends if it is old enough."""
-
-    def seal(self) -> None:
-        """Seal the open segment."""
-
-    def close(self) -> None:
-        """Seal all segments and accept no more records."""
-
-    def is_stored(self, segment: SegmentId) -> bool:
-        """Return whether a segment is no longer in the journal."""
-
-    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
-        """Return the outcome of a segment that is gone; `None` if the writer did not delete it."""
 
 
 class Committer:
@@ -150,14 +117,25 @@ class Committer:
         self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, on_receipt: ReceiptCallback
     ) -> PendingDelivery:
         """Queue one delivery; `on_receipt` is called once. Raises `Overloaded` or `ShuttingDown`."""
+        deadline, until_stored = self._deadline(received_at), drain.acknowledge == "store"
+        pending = PendingDelivery(delivery, claim, on_receipt, deadline, until_stored=until_stored)
+        self._queue.join(pending)
+        return pending
+
+    def submit_batch(
+        self, batch: FastBatch, received_at: float, claim: Claim, on_accepted: OnAccepted, parts: Parts
+    ) -> None:
+        """Queue a batch, whose receipts wait for the disk only. Raises `Overloaded` or `ShuttingDown`."""
+        deadline = self._deadline(received_at)
+        self._queue.join(PendingBatch(batch, claim, on_accepted, parts, deadline))
+
+    def _deadline(self, received_at: float) -> float:
+        """Return the deadline of a receipt. Raises `Overloaded` or `ShuttingDown`."""
         # Checked again, because the body may have taken long to arrive since it was admitted.
         self._commit_rate.refuse_if_overloaded(self._queue.weight_bytes, self._answer_deadline_s)
         if self._closing:
             raise ShuttingDown("the receiver is stopping; retry in a few seconds")
-        deadline, until_stored = received_at + self._answer_deadline_s, drain.acknowledge == "store"
-        pending = PendingDelivery(delivery, claim, on_receipt, deadline, until_stored=until_stored)
-        self._queue.join(pending)
-        return pending
+        return received_at + self._answer_deadline_s
 
     async def run(self) -> None:
         """Commit groups until closed and every queued delivery is answered."""
@@ -219,7 +197,7 @@ class Committer:
             limited.warning("hold", "journal accepts no records; requests are held", error=reason)
             await asyncio.sleep(TICK_S)  # not an event: another process frees the space
 
-    async def _transcoded(self, pending: Sequence[PendingDelivery], *, with_append: bool) -> Group:
+    async def _transcoded(self, pending: Sequence[Pending], *, with_append: bool) -> Group:
         """Choose a segment and transcode the deliveries into one record for it."""
         weight_bytes = sum([member.weight_bytes for member in pending])
         self._commit_rate.bytes_in_progress += weight_bytes
@@ -230,7 +208,7 @@ class Committer:
         self._metrics.add("commit_deliveries", decided_count)
         return group
 
-    def _choose(self, pending: Sequence[PendingDelivery]) -> SegmentId:
+    def _choose(self, pending: Sequence[Pending]) -> SegmentId:
         return self._appender.choose(is_awaited=any(member.until_stored for member in pending))
 
     async def _transcode_for(self, group: Group, segment: SegmentId, *, with_append: bool = False) -> int:
@@ -251,13 +229,13 @@ class Committer:
         group.outcomes = outcomes = group.commit.outcomes
         is_plain = [outcome.is_plain for outcome in outcomes]
         if all(is_plain):
-            return len(pending)
-        return len(pending) - await self._settle_refused(group, outcomes)
+            return len(outcomes)
+        return len(outcomes) - await self._settle_refused(group, outcomes)
 
     def _transcode_and_append(
         self,
         transcode: Transcode,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[Delivery | FastBatch],
         segment: SegmentId,
         with_append: bool,  # noqa: FBT001 - passed on by position
     ) -> tuple[Commit, float, AppendAttempt | None]:
@@ -278,7 +256,7 @@ class Committer:
     async def _settle_refused(self, group: Group, outcomes: Sequence[Outcome]) -> int:
         """Answer refused deliveries and requeue postponed deliveries. Return how many were postponed."""
         accepted, postponed = [], []
-        for pending, outcome in zip(group.pending, outcomes, strict=True):
+        for pending, outcome in zip(group.split(), outcomes, strict=True):
             verdict = outcome.verdict
             if verdict == "accepted":
                 accepted.append((pending, outcome))
@@ -316,7 +294,7 @@ class Committer:
         if self._closing or self._is_store_gone or group.commit is None:
             _refuse_all(group, reason)
             return
-        self._hold.add(group.pending, len(group.commit.record), str(reason))
+        self._hold.add(group.split(), len(group.commit.record), str(reason))
         self._group_bytes_max = group.weight_bytes // 2  # a smaller record may fit
         group.pending, group.outcomes, group.commit = (), (), None
 
@@ -345,21 +323,25 @@ class Committer:
             spans = self._spans.get(drain)
             if spans is None:
                 spans = self._spans[drain] = SpanCounts(self._metrics, drain)
-                log_first_delivery(group, drain, span_count=counts[0])
+                log_first_delivery(group.split(), drain, span_count=counts[0])
             spans.add(*counts)
         for reason, count in group.commit.reasons:
             self._metrics.add("span_notes", count, reason=reason)
         record = group.commit.record
-        digests = [""] * len(group.pending)
+        digests: Sequence[str] = ()
         # Scanning the record has a cost, and only `acknowledge = "store"` needs the digests.
         if record and any(pending.until_stored for pending in group.pending):
-            digests = delivery_digests(record, len(group.pending))
-        for pending, outcome, digest in zip(group.pending, group.outcomes, digests, strict=True):
-            if pending.until_stored and record:
+            digests = delivery_digests(record, len(group.outcomes))
+        index = 0
+        for pending in group.pending:
+            outcome = group.outcomes[index]
+            if digests and isinstance(pending, PendingDelivery) and pending.until_stored:
                 pending.is_written = True
-                self._store_waiters.join(group.segment, pending, outcome, digest)
+                self._store_waiters.join(group.segment, pending, outcome, digests[index])
             else:
+                # Of a batch all outcomes are plain, or `_settle_refused` would have split it.
                 pending.resolve(outcome)
+            index += pending.count
             # The body is on disk: waiting for the store needs its digest only.
             pending.release_body()
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 
 from receiver.errors import BodyTooLarge, MalformedBody, Overloaded, ReceiverError, StaleSegment, Unavailable
-from receiver.intake.pending import PendingDelivery
+from receiver.intake.pending import Pending, PendingDelivery
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, Outcome, SegmentId
 from receiver.settings import MIB
+from receiver.transcode import FastBatch
 
-Transcode = Callable[[Sequence[Delivery], SegmentId], Commit]
+Transcode = Callable[[Sequence[Delivery | FastBatch], SegmentId], Commit]
 """The Rust core, bound to the current policy. Runs on a thread with the GIL released."""
 
 
@@ -25,6 +27,41 @@ def refusal(outcome: Outcome) -> ReceiverError | None:
     if outcome.verdict == "too_large":
         return BodyTooLarge(outcome.message)
     return None
+
+
+class Appender(Protocol):
+    """The part of `receiver/journal/appender.py` that the committer uses."""
+
+    def choose(self, *, is_awaited: bool = False) -> SegmentId:
+        """Return the segment of the next record. `is_awaited`: a sender waits until it is stored."""
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        """Write and sync a record, or raise and ensure that no reader ever sees it."""
+
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """Return why a record of this size cannot be appended now; `None` if it probably can."""
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether `seal_retired` has a segment to seal."""
+
+    def seal_retired(self) -> None:
+        """Seal the segments that are closed for appends. Safe to call concurrently with all other methods."""
+
+    def retire_if_due(self) -> None:
+        """Close the open segment for appends if it is old enough."""
+
+    def seal(self) -> None:
+        """Seal the open segment."""
+
+    def close(self) -> None:
+        """Seal all segments and accept no more records."""
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        """Return whether a segment is no longer in the journal."""
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """Return the outcome of a segment that is gone; `None` if the writer did not delete it."""
 
 
 class AppendAttempt(NamedTuple):
@@ -38,15 +75,20 @@ class AppendAttempt(NamedTuple):
 class Group:
     """Deliveries that share a record, until the record is in the journal."""
 
-    pending: Sequence[PendingDelivery]
+    pending: Sequence[Pending]
     """All deliveries of the group; once it is transcoded, those whose spans are in the record."""
     weight_bytes: int
     segment: SegmentId
     commit: Commit | None = None
     outcomes: Sequence[Outcome] = ()
-    """The outcomes of `pending`, in the same order."""
+    """An outcome for each delivery in `pending`, in the same order."""
     append_attempt: AppendAttempt | None = None
     """Result of the append, if the core thread has already appended the record."""
+
+    def split(self) -> Sequence[PendingDelivery]:
+        """Replace batches by their deliveries, and return all deliveries."""
+        self.pending = singles = [single for pending in self.pending for single in pending.split()]
+        return singles
 
 
 class SpanCounts:
@@ -73,9 +115,9 @@ class SpanCounts:
             self._add("spans_unresolved", unresolved, drain=self._drain)
 
 
-def log_first_delivery(group: Group, drain: str, *, span_count: int) -> None:
+def log_first_delivery(pending: Sequence[PendingDelivery], drain: str, *, span_count: int) -> None:
     """Log the first group that contains deliveries of this drain since the intake started."""
-    deliveries = (pending.delivery for pending in group.pending)
+    deliveries = (single.delivery for single in pending)
     kinds = [delivery.content_kind.value for delivery in deliveries if delivery.drain == drain]
     structlog.get_logger().info(
         "first delivery accepted",

@@ -192,15 +192,20 @@ class DeliveryHandler:
     def answer_complete(self, request_head: Head, raw: bytes, reply: ReplyCallback) -> None:
         """Answer a delivery with a known head and a complete body, without an asyncio task."""
         try:
-            arrival = self._arrival_of_turn or self._begin_loop_turn()
-            # The iteration's claim starts at 0 bytes; each of its bodies adds its own.
-            arrival.claim.grow_by(len(raw))
+            arrival = self.arrival(len(raw))
         except ReceiverError as error:
             reply(self._refuse_delivery(request_head, request_head.only_sender, error))
             return
         taken = self.take(request_head, raw, arrival, reply)
         if isinstance(taken, Reply):
             reply(taken)
+
+    def arrival(self, body_bytes: int) -> Arrival:
+        """Return the arrival of complete bodies of this size. Raises `Unavailable` if it is not admitted."""
+        arrival = self._arrival_of_turn or self._begin_loop_turn()
+        # The iteration's claim starts at 0 bytes; each of its bodies adds its own.
+        arrival.claim.grow_by(body_bytes)
+        return arrival
 
     def _begin_loop_turn(self) -> Arrival:
         """Start an iteration. Raises `Unavailable` if no delivery can be admitted now."""
@@ -250,12 +255,12 @@ class DeliveryHandler:
                 drain.strict,
                 body_bytes_max,
             )
-            on_receipt = partial(self._send_receipt, request_head, sender, arrival.received_at, reply)
+            on_receipt = partial(self.send_receipt, request_head, sender, arrival.received_at, reply)
             return self._submit(delivery, drain, arrival.received_at, arrival.claim, on_receipt)
         except ReceiverError as error:
             return self._refuse_delivery(request_head, sender, error)
 
-    def _send_receipt(
+    def send_receipt(
         self,
         request_head: Head,
         sender: Sender,
@@ -267,9 +272,13 @@ class DeliveryHandler:
         if isinstance(receipt, ReceiverError):
             reply(self._refuse_delivery(request_head, sender, receipt))
             return
-        self._answer_seconds.observe(self._loop.time() - received_at)
-        sender.accepted.value += 1
+        self.count_accepted(sender, received_at, 1)
         reply(sender.accepted_reply if receipt.is_plain else _partly(request_head, receipt))
+
+    def count_accepted(self, sender: Sender, received_at: float, count: int) -> None:
+        """Count deliveries that are answered 200."""
+        self._answer_seconds.observe(self._loop.time() - received_at, count)
+        sender.accepted.value += count
 
     async def _verify_in_thread(self, request_head: Head, raw: bytes) -> Sender:
         """Verify a body that is too large to be verified on the event loop. Raises `NotAllowed`."""

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from receiver import transcode
 from receiver.errors import DeadlinePassed, JournalFull, ReceiverError, ShuttingDown, StoreTrouble
@@ -26,6 +26,7 @@ from receiver.journal.writer_notes import SegmentOutcome
 from receiver.logs import limited
 from receiver.model import ContentKind, Delivery, Outcome, SegmentId
 from receiver.settings import MIB
+from receiver.transcode import FastBatch
 
 GROUP_BYTES_MAX = 32 * MIB
 GROUP_DELIVERIES_MAX = 1_024
@@ -36,6 +37,43 @@ UNPACKED_FACTOR = 16
 DEAD = "spans that ClickHouse refuses; they are kept as dead letters, see `trace-drain dead ls`"
 ReceiptCallback = Callable[[Outcome | ReceiverError], None]
 """Called once with the outcome, or with the error that refuses the delivery. Must not raise."""
+
+
+class Pending(Protocol):
+    """Deliveries that wait together: a `PendingDelivery`, or a `PendingBatch`."""
+
+    claim: Claim
+    deadline: float
+    """Time of the event loop."""
+    is_queued: bool
+    """Whether it still waits for a group, so that no part of it is being written."""
+    weight_bytes: int
+    """Weight in its group."""
+
+    @property
+    def count(self) -> int:
+        """Number of deliveries."""
+
+    @property
+    def delivery(self) -> Delivery | FastBatch:
+        """What the core takes."""
+
+    @property
+    def until_stored(self) -> bool:
+        """Whether the receipt waits for the store."""
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether it has its receipt."""
+
+    def resolve(self, receipt: Outcome | ReceiverError) -> None:
+        """Pass on the receipt, unless there was a receipt before."""
+
+    def split(self) -> Sequence[PendingDelivery]:
+        """Return the single deliveries, which take its place in its group."""
+
+    def release_body(self) -> None:
+        """Free the bodies and their claim. The receipt can still be passed on."""
 
 
 class PendingDelivery:
@@ -66,33 +104,33 @@ class PendingDelivery:
         self.claim = claim
         self._on_receipt = on_receipt
         self.deadline = deadline
-        """Time of the event loop."""
         self.until_stored = until_stored
         self.is_queued = False
-        """Whether it still waits for a group, so that no part of it is being written."""
         self.is_written = False
         """Whether its record is on disk, so that only the store is awaited."""
         self.is_resolved = False
         """Whether it has its receipt or was abandoned."""
         self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
-        """Weight of this delivery in its group."""
+
+    count = 1
+
+    def split(self) -> Sequence[PendingDelivery]:
+        return (self,)
 
     def resolve(self, receipt: Outcome | ReceiverError) -> None:
-        """Pass on the receipt, unless the delivery was refused at its deadline or abandoned."""
         if not self.is_resolved:
             self.is_resolved = True
             # Drop the callback before the call: it refers to the connection, which should not outlive its
             # answer.
-            on_receipt, self._on_receipt = self._on_receipt, _ignore
+            on_receipt, self._on_receipt = self._on_receipt, ignore_receipt
             on_receipt(receipt)
 
     def abandon(self) -> None:
         """Discard the future receipt, and free the callback."""
         self.is_resolved = True
-        self._on_receipt = _ignore
+        self._on_receipt = ignore_receipt
 
     def release_body(self) -> None:
-        """Free the body and its claim. The receipt can still be passed on."""
         self.delivery = RELEASED
         self.claim.release()
 
@@ -101,7 +139,7 @@ RELEASED = Delivery("", b"", ContentKind.PROTOBUF, (), 0, strict=False, body_byt
 """Replaces a delivery whose body was released."""
 
 
-def _ignore(_: Outcome | ReceiverError) -> None:
+def ignore_receipt(_: Outcome | ReceiverError) -> None:
     """Discard a receipt."""
 
 
@@ -109,8 +147,8 @@ class DeliveryQueue:
     """Deliveries that wait for the next group, in order of arrival."""
 
     def __init__(self) -> None:
-        self._pending: deque[PendingDelivery] = deque()
-        self._by_deadline: deque[PendingDelivery] = deque()
+        self._pending: deque[Pending] = deque()
+        self._by_deadline: deque[Pending] = deque()
         """Deliveries without a receipt, including those that have left the queue."""
         self._arrived = asyncio.Event()
         self._is_awake = False
@@ -119,8 +157,8 @@ class DeliveryQueue:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def join(self, pending: PendingDelivery) -> None:
-        """Add a delivery to the queue and share its claim."""
+    def join(self, pending: Pending) -> None:
+        """Add it to the queue and share its claim."""
         pending.claim.share()
         pending.is_queued = True
         self._pending.append(pending)
@@ -150,12 +188,12 @@ class DeliveryQueue:
         self._is_awake = True
         self._arrived.set()
 
-    def take_group(self, bytes_max: int) -> list[PendingDelivery]:
+    def take_group(self, bytes_max: int) -> list[Pending]:
         """Take as many deliveries as fit into a group, at least one. The caller releases their bodies."""
-        group: list[PendingDelivery] = []
-        group_bytes, bytes_max = 0, min(bytes_max, GROUP_BYTES_MAX)
+        group: list[Pending] = []
+        group_bytes, count, bytes_max = 0, 0, min(bytes_max, GROUP_BYTES_MAX)
         pending = self._pending
-        while pending and len(group) < GROUP_DELIVERIES_MAX:
+        while pending and count < GROUP_DELIVERIES_MAX:
             first = pending[0]
             if not first.is_resolved:
                 group_bytes += first.weight_bytes
@@ -163,6 +201,7 @@ class DeliveryQueue:
                 if group and group_bytes > bytes_max:
                     break
                 group.append(first)
+                count += first.count
                 first.is_queued = False
             else:
                 # Answered at its deadline or abandoned while it was queued.
@@ -197,10 +236,10 @@ class DeliveryQueue:
             first.release_body()
 
 
-def _deadline_error(pending: PendingDelivery, full_reason: str | None) -> ReceiverError:
+def _deadline_error(pending: Pending, full_reason: str | None) -> ReceiverError:
     if full_reason is not None and pending.is_queued:
         return JournalFull(full_reason)
-    if pending.is_written:
+    if isinstance(pending, PendingDelivery) and pending.is_written:
         return DeadlinePassed(
             "the delivery is on disk, but its spans were not stored in time; they will be stored later"
         )
@@ -259,7 +298,7 @@ class Hold:
         refuse([item.pending for item in held], JournalFull(reason))
 
 
-def refuse(pending: Sequence[PendingDelivery], reason: ReceiverError) -> None:
+def refuse(pending: Sequence[Pending], reason: ReceiverError) -> None:
     """Answer these deliveries with an error and free their bodies."""
     for delivery in pending:
         delivery.resolve(reason)

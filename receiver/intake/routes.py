@@ -18,6 +18,7 @@ from receiver.intake.credentials import Credentials
 from receiver.metrics import Count
 from receiver.model import ContentKind
 from receiver.settings import Drain, Limits, Webhook
+from receiver.transcode import FastSender
 
 TRACES = "/v1/traces"
 """Path that exporters append to a base URL."""
@@ -45,6 +46,8 @@ class Sender:
     """Deliveries that were answered 200."""
     accepted_reply: Reply
     """The reply to a delivery that was accepted completely and without a warning."""
+    collected: dict[tuple[str, ...], FastSender] = field(default_factory=dict, compare=False)
+    """What the core collects of its deliveries, by content codings."""
 
 
 @dataclass(frozen=True, slots=True)

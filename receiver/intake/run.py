@@ -86,7 +86,12 @@ class Intake:
         lingering_max = held_max(limits.connections_max)
         load_shedder = LoadShedder(self._committer.refuse_if_overloaded, metrics, held_max=lingering_max)
         self._server = IntakeServer(
-            self._delivery_handler, limits, caps(settings), metrics, load_shedder=load_shedder
+            self._delivery_handler,
+            self._committer.submit_batch,
+            limits,
+            caps(settings),
+            metrics,
+            load_shedder=load_shedder,
         )
         self._committing: asyncio.Task[None] | None = None
         self._certificate_poll: asyncio.Task[None] | None = None
@@ -196,7 +201,7 @@ def bind(settings: Settings, digest_key: DigestKey) -> Transcode:
     """Bind the core to the policy of these settings. The key is loaded when the journal is opened."""
     policy = transcode.policy(settings)
 
-    def bound(deliveries: Sequence[Delivery], segment: SegmentId) -> Commit:
+    def bound(deliveries: Sequence[Delivery | transcode.FastBatch], segment: SegmentId) -> Commit:
         return transcode.commit(policy, deliveries, segment, digest_key.load().secret)
 
     return bound

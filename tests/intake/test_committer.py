@@ -107,9 +107,9 @@ async def test_group_is_limited_in_deliveries_and_bytes(
 @on_uvloop
 async def test_postponed_delivery_is_first_in_the_next_group_and_counted_once(tmp_path: Path) -> None:
     class CoreWithTwoPerGroup(CoreDouble):
-        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+        def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             self.special = {delivery.body: OutcomeDouble("postponed") for delivery in deliveries[2:]}
-            return super().__call__(deliveries, segment)
+            return super().transcode(deliveries, segment)
 
     core, appender = CoreWithTwoPerGroup(), AppenderDouble()
     core.may_continue.clear()
@@ -194,8 +194,8 @@ async def test_third_crash_of_the_same_body_is_answered_as_malformed(tmp_path: P
 @on_uvloop
 async def test_exception_in_the_core_refuses_only_its_group(tmp_path: Path) -> None:
     class CrashingCore(CoreDouble):
-        def __call__(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as in its base class
-            committed = super().__call__(deliveries, segment)
+        def transcode(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as in its base class
+            committed = super().transcode(deliveries, segment)
             if len(self.groups) == 1:
                 raise MemoryError
             return committed

@@ -105,9 +105,9 @@ async def test_small_group_is_appended_by_the_thread_that_decoded_it(
     threads: set[int] = set()
 
     class ThreadRecordingCore(CoreDouble):
-        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+        def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             threads.add(threading.get_ident())
-            return super().__call__(deliveries, segment)
+            return super().transcode(deliveries, segment)
 
     class ThreadRecordingAppender(AppenderDouble):
         def append(self, segment: SegmentId, record: bytes, rows: int) -> None:

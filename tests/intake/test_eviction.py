@@ -28,7 +28,7 @@ class FakeConnection:
 
 
 def idle_connections() -> IdleConnections[FakeConnection]:
-    return IdleConnections(lambda: NOW_S)
+    return IdleConnections(lambda: None, lambda: NOW_S)
 
 
 def eviction_order(idle: IdleConnections[FakeConnection], address: str | None = None) -> list[FakeConnection]:

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from receiver.intake.answers import Reply
+from receiver.intake.batch import deliveries_of
+from receiver.intake.batch_handler import BatchHandler
 from receiver.intake.connections.body import STEP_BYTES
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
 from receiver.intake.pending import PendingDelivery
-from receiver.intake.routes import Routes
+from receiver.intake.routes import Routes, Sender
 from receiver.settings import KIB, MIB, Drain, Limits
+from receiver.transcode import FastBatch
 from tests.support.cases import each_case
 from tests.support.intake import (
     SPAN_BODY,
@@ -57,7 +60,13 @@ async def test_delivery_is_taken_once_on_every_request_path(monkeypatch: pytest.
         taken.append(raw)
         return take(self, known, raw, *others)
 
+    def recorded_batch(self: BatchHandler, sender: Sender, batch: FastBatch) -> bool:
+        taken.extend(delivery.body for _, delivery in deliveries_of(batch))
+        return submit(self, sender, batch)
+
     monkeypatch.setattr(DeliveryHandler, "take", recorded)
+    submit = BatchHandler._submit  # noqa: SLF001 - the step that takes a batch
+    monkeypatch.setattr(BatchHandler, "_submit", recorded_batch)
     complete, partial = SPAN_BODY * 2, SPAN_BODY * 3
     async with running(TOKEN) as intake:
         connection = await intake.used_connection(authorization=BEARER)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.intake.admission import Admission, Claim, budget
+from receiver.intake.batch import OnAccepted, Parts, PendingBatch, deliveries_of
 from receiver.intake.connections.fast_path_protocol import FastPathProtocol
 from receiver.intake.connections.listener import AcceptedConnection, caps
 from receiver.intake.connections.load_shedding import LoadShedder
@@ -24,6 +25,7 @@ from receiver.intake.routes import Routes
 from receiver.metrics import Metrics
 from receiver.model import Delivery
 from receiver.settings import Drain, Limits, Settings
+from receiver.transcode import FastBatch
 from tests.support.cases import RANDOM_CASES
 from tests.support.intake import OutcomeDouble, request
 
@@ -81,6 +83,7 @@ class Exchange:
         load_shedder = LoadShedder(lambda: None, metrics)
         self.server = IntakeServer(
             delivery_handler,
+            self.submit_batch,
             SMALL_LIMITS,
             caps(Settings()),
             metrics,
@@ -104,6 +107,23 @@ class Exchange:
 
         asyncio.get_running_loop().call_soon(give_receipt)
         return pending
+
+    def submit_batch(
+        self, batch: FastBatch, at: float, claim: Claim, on_accepted: OnAccepted, parts: Parts
+    ) -> None:
+        pending = PendingBatch(batch, claim, on_accepted, parts, at)
+        bodies = [delivery.body for _, delivery in deliveries_of(batch)]
+
+        def give_receipt() -> None:
+            outcomes = [OutcomeDouble(rejected=len(body) % 3) for body in bodies]
+            self.accepted += [(body, batch.origin.content_kind) for body in bodies]
+            if all(outcome.is_plain for outcome in outcomes):
+                pending.resolve(outcomes[0])
+            else:
+                for single, outcome in zip(pending.split(), outcomes, strict=True):
+                    single.resolve(outcome)
+
+        asyncio.get_running_loop().call_soon(give_receipt)
 
     async def send(self, pieces: list[bytes], *, waits_for_answers: bool) -> None:
         """Send the pieces, each after the previous answers, or all at once.

@@ -22,10 +22,10 @@ from tests.support.intake import AppenderDouble, CommitDouble, CoreDouble, Outco
 class PostponingCore(CoreDouble):
     """Core that accepts a single delivery per group from its second group on."""
 
-    def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+    def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
         postponed = deliveries[1:] if self.groups else ()
         self.special = {delivery.body: OutcomeDouble("postponed") for delivery in postponed}
-        return super().__call__(deliveries, segment)
+        return super().transcode(deliveries, segment)
 
 
 @pytest.mark.parametrize("early_bytes_min", [0, committer_module.EARLY_BYTES_MIN])
@@ -75,9 +75,9 @@ async def test_delivery_is_refused_if_the_queue_grew_too_long_during_its_body(tm
 @on_uvloop
 async def test_expensive_deliveries_are_split_into_several_groups(tmp_path: Path) -> None:
     class SlowCore(CoreDouble):
-        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+        def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             time.sleep(3 * GROUP_TARGET_S * len(deliveries))
-            return super().__call__(deliveries, segment)
+            return super().transcode(deliveries, segment)
 
     core = SlowCore()
     async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=60) as committer:
@@ -117,8 +117,8 @@ async def test_delivery_without_rows_does_not_wait_for_the_store(tmp_path: Path)
     class EmptyCore(CoreDouble):
         """Core whose groups have no rows."""
 
-        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
-            return replace(super().__call__(deliveries, segment), record=b"", rows=0)
+        def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+            return replace(super().transcode(deliveries, segment), record=b"", rows=0)
 
     async with committing(EmptyCore(), AppenderDouble(), tmp_path) as committer:
         await commit(committer, "a", Drain(name="d", acknowledge="store"))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.intake.known_heads import head_bytes
+from receiver.intake.known_heads import known_head
 from tests.support.cases import each_case
 from tests.support.intake import request
 
 HEAD = request(b"", content_length="10")
-PATTERN = head_bytes(HEAD, len(HEAD) + 10, 10)
+PATTERN = known_head(HEAD, len(HEAD) + 10, 10)
 
 
 @each_case("digits", ["", "0", "010", "+10", "-10", " 10", "10 ", "1_0", "0x10", "10,10", "1e1", "9" * 10])
@@ -51,4 +51,4 @@ def test_head_that_differs_in_any_byte_is_unknown(data: st.DataObject) -> None:
     ],
 )
 def test_ambiguous_head_is_not_remembered(head: bytes, body_bytes: int) -> None:
-    assert head_bytes(head, len(head) + body_bytes, body_bytes) is None
+    assert known_head(head, len(head) + body_bytes, body_bytes) is None

@@ -19,6 +19,7 @@ import uvloop
 
 from receiver.errors import JournalFull
 from receiver.intake.admission import Admission, budget
+from receiver.intake.batch import deliveries_of
 from receiver.intake.committer import Committer
 from receiver.intake.connections.listener import caps
 from receiver.intake.connections.load_shedding import LoadShedder
@@ -30,6 +31,7 @@ from receiver.journal.writer_notes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Drain, Limits, Settings, Webhook
+from receiver.transcode import FastBatch
 
 P = ParamSpec("P")
 TEST_S_MAX = 20
@@ -70,19 +72,15 @@ class OutcomeDouble:
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
-        """Spans received, stored, sampled out, rejected and unresolved."""
         return self.received, self.stored, self.sampled_out, self.rejected, self.unresolved
 
     @property
     def is_plain(self) -> bool:
-        """Whether the delivery was accepted completely and without a warning."""
         return self.verdict == "accepted" and not self.rejected and not self.message
 
 
 @dataclass
 class CommitDouble:
-    """A record that consists of the bodies in it."""
-
     record: bytes
     rows: int
     outcomes: list[OutcomeDouble]
@@ -90,7 +88,6 @@ class CommitDouble:
 
     @property
     def spans(self) -> list[tuple[str, int, int, int, int, int]]:
-        """Span counts of each delivery; they need not be summed per drain."""
         return [
             (drain, *outcome.counts)
             for drain, outcome in zip(self.drains, self.outcomes, strict=True)
@@ -99,7 +96,6 @@ class CommitDouble:
 
     @property
     def reasons(self) -> list[tuple[str, int]]:
-        """Reasons of all accepted deliveries."""
         return [
             reason for outcome in self.outcomes if outcome.verdict == "accepted" for reason in outcome.reasons
         ]
@@ -129,7 +125,11 @@ class CoreDouble:
         self.may_continue.clear()
         self.running.clear()
 
-    def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+    def __call__(self, members: Sequence[Delivery | FastBatch], segment: SegmentId) -> CommitDouble:
+        deliveries = [delivery for member in members for delivery in singles(member)]
+        return self.transcode(deliveries, segment)
+
+    def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
         self.groups.append(list(deliveries))
         self.running.set()
         self.may_continue.wait(10)
@@ -144,8 +144,11 @@ class CoreDouble:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """All deliveries seen, in order."""
         return [delivery for group in self.groups for delivery in group]
+
+
+def singles(member: Delivery | FastBatch) -> list[Delivery]:
+    return [delivery for _, delivery in deliveries_of(member)] if isinstance(member, FastBatch) else [member]
 
 
 def outcome_of(delivery: Delivery) -> OutcomeDouble:
@@ -233,8 +236,6 @@ class AppenderDouble:
 
 @dataclass
 class Answer:
-    """One HTTP response as it came off the wire."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -243,8 +244,6 @@ class Answer:
 
 @dataclass
 class Intake:
-    """A running intake with its doubles."""
-
     server: IntakeServer
     admission: Admission
     delivery_handler: DeliveryHandler
@@ -295,7 +294,6 @@ class Intake:
         return await self.exchange(request(body, path, "POST", **headers))
 
     def counted(self, name: str, *labels: str) -> float:
-        """Read a counter."""
         return sum(
             series.value
             for series in self.metrics.snapshot().series
@@ -319,13 +317,10 @@ def request(body: bytes = SPAN_BODY, path: str = "/v1/traces", method: str = "PO
 
 @dataclass
 class Connection:
-    """The client's end of a connection."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def exchange(self, raw: bytes, *, bodyless: bool = False) -> Answer:
-        """Send these bytes and read one response."""
         self.writer.write(raw)
         return await self.answer(bodyless=bodyless)
 
@@ -381,7 +376,12 @@ async def running(  # noqa: PLR0913 - each test needs only a few
     delivery_handler = DeliveryHandler(routes, limits, admission, committer.submit, metrics)
     load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
     server = IntakeServer(
-        delivery_handler, limits, caps(Settings(limits=limits)), metrics, load_shedder=load_shedder
+        delivery_handler,
+        committer.submit_batch,
+        limits,
+        caps(Settings(limits=limits)),
+        metrics,
+        load_shedder=load_shedder,
     )
     sock = listening or socket.create_server(("127.0.0.1", 0))
     port = sock.getsockname()[1]

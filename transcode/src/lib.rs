@@ -11,6 +11,7 @@
 //! * [`rows`] receives the calls of a decoder and fills the [`columns`]; [`key`] limits the length of names; [`tally`] counts spans and warnings
 //! * [`schema`] lists the columns, [`put`] serialises values, [`block`] serialises a block, [`compress`] compresses it
 //! * [`frame`] is the format of a record, [`answers`] of the deliveries it acknowledges; [`scan`] reads a segment
+//! * [`known_head`] finds the body of a request whose head was accepted before
 //! * [`digest`] identifies a delivery; [`digests`] is a set of digests
 //! * [`patterns`] searches texts for patterns of the operator
 //! * [`days`] lists a segment's rows by day; [`rewrite`] rewrites a segment, with blocks that [`native`] reads and [`merge`] merges
@@ -32,6 +33,7 @@ pub mod group;
 pub mod identity;
 pub mod json;
 pub mod key;
+pub mod known_head;
 pub mod limits;
 pub mod merge;
 pub mod native;

@@ -8,6 +8,8 @@
 )]
 
 mod digests;
+mod fast_batch;
+mod fast_path;
 mod patterns;
 mod sampling;
 mod segments;
@@ -21,6 +23,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
 
+use self::fast_batch::FastBatch;
 use crate::block::Segment;
 use crate::compress::Codec;
 use crate::group::{self, Delivery, Kind, Workspace};
@@ -185,26 +188,38 @@ type PyDelivery = (
     usize,
 );
 
-fn delivery(from: &PyDelivery) -> PyResult<Delivery<'_>> {
-    let (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) = from;
-    let kind = Kind::from_name(kind);
-    let encodings = encodings
+fn kind(name: &str) -> PyResult<Kind> {
+    Kind::from_name(name)
+        .ok_or_else(|| core_error("content kind is unknown; expected protobuf, json or ndjson"))
+}
+
+fn encodings(names: &[impl AsRef<str>]) -> PyResult<Vec<Encoding>> {
+    let encodings = names
         .iter()
-        .map(|name| Encoding::from_name(name))
+        .map(|name| Encoding::from_name(name.as_ref()))
         .collect::<Option<Vec<_>>>();
+    encodings
+        .ok_or_else(|| core_error("content encoding is unknown; expected a supported encoding"))
+}
+
+fn delivery(from: &PyDelivery) -> PyResult<Delivery<'_>> {
+    let (drain, body, kind_name, encoding_names, received_at_ns, strict, body_bytes_max) = from;
     Ok(Delivery {
         drain,
         body,
-        kind: kind.ok_or_else(|| {
-            core_error("content kind is unknown; expected protobuf, json or ndjson")
-        })?,
-        encodings: encodings.ok_or_else(|| {
-            core_error("content encoding is unknown; expected a supported encoding")
-        })?,
+        kind: kind(kind_name)?,
+        encodings: encodings(encoding_names)?,
         received_at_ns: *received_at_ns,
         strict: *strict,
         body_bytes_max: *body_bytes_max,
     })
+}
+
+/// One delivery, or several of one sender.
+#[derive(FromPyObject)]
+enum PyMember {
+    Delivery(PyDelivery),
+    Batch(Py<FastBatch>),
 }
 
 /// Transcodes deliveries into one record.
@@ -212,16 +227,19 @@ fn delivery(from: &PyDelivery) -> PyResult<Delivery<'_>> {
 fn commit(
     py: Python<'_>,
     policy: &Policy,
-    deliveries: Vec<PyDelivery>,
+    members: Vec<PyMember>,
     epoch: u64,
     seq: u64,
     digest_key: &[u8],
 ) -> PyResult<Commit> {
     let key = digests::key(digest_key)?;
-    let deliveries = deliveries
-        .iter()
-        .map(delivery)
-        .collect::<PyResult<Vec<_>>>()?;
+    let mut deliveries = Vec::with_capacity(members.len());
+    for member in &members {
+        match member {
+            PyMember::Batch(batch) => deliveries.extend(batch.get().deliveries()),
+            PyMember::Delivery(single) => deliveries.push(delivery(single)?),
+        }
+    }
     // Releases the GIL, so that the event loop and other threads continue.
     let done = py.detach(|| {
         // Never borrowed twice: the core does not call back into Python.
@@ -275,6 +293,11 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Commit>()?;
     module.add_class::<segments::Record>()?;
     module.add_class::<segments::Scan>()?;
+    module.add_class::<FastBatch>()?;
+    module.add_class::<fast_path::FastConnection>()?;
+    module.add_class::<fast_path::FastPath>()?;
+    module.add_class::<fast_batch::FastSender>()?;
+    module.add_class::<fast_path::KnownHead>()?;
     module.add_class::<digests::Digests>()?;
     module.add_class::<digests::DigestTags>()?;
     module.add_class::<patterns::PatternSet>()?;

@@ -74,7 +74,9 @@ class _Queue(Generic[C]):
 class IdleConnections(Generic[C]):
     """The connections that may be evicted."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, catch_up: Callable[[], None], now: Callable[[], float] = time.monotonic) -> None:
+        """`catch_up`: adds and discards connections whose requests the core has taken and answered."""
+        self._catch_up = catch_up
         self._now = now
         self._silent: _Queue[C] = _Queue()
         self._used: _Queue[C] = _Queue()
@@ -85,6 +87,8 @@ class IdleConnections(Generic[C]):
 
     def add_used(self, connection: C) -> None:
         """Add a connection whose last request is answered."""
+        # First, because connections that became idle earlier are evicted earlier.
+        self._catch_up()
         self._used.add(connection)
 
     def discard(self, connection: C) -> None:
@@ -95,6 +99,7 @@ class IdleConnections(Generic[C]):
 
     def next_to_evict(self, address: str | None = None) -> C | None:
         """Return the connection to evict, of one address or of all; `None` if no connection is idle."""
+        self._catch_up()
         silent_before_s = self._now() - SILENT_S
         in_order = chain(
             # The order of insertion is the order of acceptance, so all later connections are younger.

@@ -1,5 +1,6 @@
 """Fast path of a connection: a delivery whose head equals that of an accepted delivery bypasses aiohttp.
 
+    known head, one complete delivery ─▶ `FastConnection` of the core ─▶ `BatchHandler`
     known head, complete body ─▶ DeliveryHandler.answer_complete ─▶ write ─▶ next
     known head, partial body ─▶ DeliveryHandler.answer_arriving ─▶ write ─▶ next
     anything else ─▶ aiohttp
@@ -8,8 +9,7 @@ The bytes that aiohttp's parser is fed are counted. The fast path is used only i
 and body of one request, so that the parser is at the start of a request.
 
 Invariant: one request at a time; bytes after the request are held until it is answered. Limits, deadlines,
-counts
-    and the way a connection is closed are the same as without the fast path.
+counts and the way a connection is closed are the same as without the fast path.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from receiver.intake.connections.protocol import INTERNAL_ERROR, READ_BUFFER_BYT
 from receiver.intake.endpoint import Endpoint
 from receiver.intake.handler import HEAD
 from receiver.intake.head import Head
-from receiver.intake.known_heads import HEAD_END, HeadBytes, head_bytes
+from receiver.intake.known_heads import HEAD_END, known_head
 from receiver.logs import limited
+from receiver.transcode import FastConnection, KnownHead
 
 KNOWN_HEAD_BYTES_MAX = 4 * 1024
 """Maximum length of a remembered head: every connection keeps its own copy."""
@@ -42,11 +43,13 @@ class FastPathProtocol(IntakeProtocol):
         "_arriving",
         "_bytes_fed",
         "_delivery_handler",
+        "_fast",
         "_first",
         "_held",
         "_is_answering",
         "_known_bytes",
-        "_known_head",
+        "data_received",
+        "known_head",
     )
 
     def __init__(self, endpoint: Endpoint, connection: AcceptedConnection) -> None:
@@ -56,9 +59,9 @@ class FastPathProtocol(IntakeProtocol):
         self._first = b""
         """Beginning of these bytes, long enough for a head."""
         self._delivery_handler = endpoint.delivery_handler
-        self._known_head: Head | None = None
+        self.known_head: Head | None = None
         """The head of the last accepted delivery."""
-        self._known_bytes = HeadBytes(b"", b"")
+        self._known_bytes = KnownHead(b"", b"")
         """The bytes of that head."""
         self._arriving: ArrivingBody | None = None
         """The incomplete body of a request on the fast path."""
@@ -67,15 +70,23 @@ class FastPathProtocol(IntakeProtocol):
         self._is_answering = False
         """Whether a request on the fast path is being answered."""
         self._answer_task: asyncio.Task[None] | None = None
+        self._fast = FastConnection(endpoint.fast_path, self, self._receive)
+        self.data_received = self._fast  # type: ignore[method-assign] # a call of Python less for each delivery
 
-    def data_received(self, data: bytes) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.transport is not None:
+            self._fast.write = self.transport.write
+
+    def _receive(self, data: bytes) -> None:
         """Handle the bytes on the fast path if possible, otherwise by aiohttp."""
+        self.catch_up()
         if self._is_broken or self._is_closing:
             super().data_received(data)
         elif self._arriving is not None:
             self._note_activity()
             self._hold(self._arriving.feed(data))
-        elif self._is_answering:
+        elif self._is_answering or self._fast.is_waiting:
             self._note_activity()
             self._hold(data)
         elif not self._try_fast_path(data):
@@ -86,9 +97,41 @@ class FastPathProtocol(IntakeProtocol):
             self._bytes_fed += len(data)
             super().data_received(data)
 
+    def catch_up(self) -> None:
+        """Note what the core took and answered since the last call."""
+        answered, answered_at = self._fast.take_answered()
+        if answered:
+            self.request_count += answered
+            self._answered_count += answered
+            self._last_activity_at = answered_at
+            self._mark_active()
+            super()._become_idle(answered_at)
+        if self._fast.is_waiting:
+            self._mark_active()
+
+    def _mark_active(self) -> None:
+        # Not for held bytes: the connection did not become idle before them.
+        if self._is_idle:
+            self._is_idle = False
+            self._connection.mark_active()
+
+    def take_back(self, data: bytes) -> None:
+        """Handle bytes that the core could not have taken."""
+        self._fast.is_ready = False
+        held, self._held = self._held, b""
+        self._receive(data + held)
+
+    def answer_collected(self, reply: Reply) -> None:
+        """Send the reply to a delivery that the core collected, as on the fast path without the core."""
+        self._fast.is_waiting = self._fast.is_ready = False
+        self.catch_up()
+        self.request_count += 1
+        self._is_answering = True
+        self._answer(reply)
+
     def _try_fast_path(self, data: bytes) -> bool:
         """Handle a delivery whose head is known. Return False if aiohttp must parse the bytes."""
-        request_head = self._known_head
+        request_head = self.known_head
         # Bytes that aiohttp was fed since the last request may be the start of a head, which it must finish.
         if request_head is None or self._bytes_fed or self.is_force_closed:
             return False
@@ -101,10 +144,7 @@ class FastPathProtocol(IntakeProtocol):
         # aiohttp's path answers 413 in the same way as without the fast path.
         if length_bytes > request_head.route.body_bytes_max:
             return False
-        # Not for held bytes: the connection did not become idle before them.
-        if self._is_idle:
-            self._is_idle = False
-            self._connection.mark_active()
+        self._mark_active()
         # Counted as aiohttp counts its requests, because `is_working` compares requests with answers.
         self.request_count += 1
         self._is_answering = True
@@ -128,6 +168,7 @@ class FastPathProtocol(IntakeProtocol):
         """Keep bytes that follow the current request until it is answered."""
         if data:
             self._held += data
+            self._fast.direct_answers = 0
             # A sender that pipelines must not fill the memory.
             if len(self._held) > READ_BUFFER_BYTES:
                 self.pause_transport_reading()
@@ -186,10 +227,37 @@ class FastPathProtocol(IntakeProtocol):
         held, self._held = self._held, b""
         if self.transport is not None:
             self.resume_transport_reading()
-            self.data_received(held)
+            self._receive(held)
+
+    def _become_idle(self, now: float) -> None:
+        super()._become_idle(now)
+        self._fast.is_ready = not self._bytes_fed
+        if not (self._half_closed or self.is_writing_paused):
+            self._fast.direct_answers = max(0, self._answers_max - self._answered_count)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._fast.direct_answers = 0
+
+    def eof_received(self) -> bool:  # type: ignore[override] # as in `IntakeProtocol`
+        self._fast.direct_answers = 0
+        return super().eof_received()
+
+    @property
+    def is_working(self) -> bool:
+        return self._fast.is_waiting or super().is_working
+
+    def idle_s(self, now: float) -> float:
+        self.catch_up()
+        return super().idle_s(now)
+
+    def check_keepalive(self) -> None:
+        self.catch_up()
+        super().check_keepalive()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the body that was being read with an error."""
+        self._fast.close()
         # aiohttp does not know this body, so it would leave its reader waiting.
         if self._arriving is not None and not self._arriving.is_eof():
             self._arriving.set_exception(ConnectionResetError("the connection is lost"))
@@ -202,7 +270,7 @@ class FastPathProtocol(IntakeProtocol):
     def _remember(self, request: BaseRequest, *, is_accepted: bool) -> None:
         """Remember this head if the parser was fed exactly this request."""
         body_bytes = int(request.headers.get("Content-Length", "0"))
-        pattern = head_bytes(self._first, self._bytes_fed, body_bytes)
+        pattern = known_head(self._first, self._bytes_fed, body_bytes)
         # Pipelined bytes: the count is never reset, which ends the use of the fast path on this connection.
         if pattern is None:
             return
@@ -212,4 +280,5 @@ class FastPathProtocol(IntakeProtocol):
         # The fast path skips all checks of the head, so only a head that passed them is remembered. It sends
         # no `100 Continue`, so a head that asks for it goes to aiohttp each time.
         if is_accepted and is_short and head is not None and not head.expects_continue:
-            self._known_head, self._known_bytes = self._delivery_handler.with_sender(head), pattern
+            self.known_head, self._known_bytes = self._delivery_handler.with_sender(head), pattern
+            self._fast.learn(pattern, self._endpoint.batch_handler.sender_of(self.known_head))

@@ -137,7 +137,7 @@ class AcceptedConnection:
 class DrainListener:
     """Accepts connections within the limits."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - tests replace each collaborator
         self,
         make_protocol: Callable[[AcceptedConnection], asyncio.Protocol],
         caps: Caps,
@@ -145,7 +145,9 @@ class DrainListener:
         *,
         load_shedder: LoadShedder,
         handshake_s: float,
+        catch_up: Callable[[], None],
     ) -> None:
+        """`catch_up`: updates which connections are idle."""
         self._make_protocol = make_protocol
         self._caps = caps
         self._load_shedder = load_shedder
@@ -159,7 +161,7 @@ class DrainListener:
         self._connections: dict[AcceptedConnection, None] = {}
         self._refused: set[AcceptedConnection] = set()
         self._of_address: Counter[str] = Counter()
-        self.idle: IdleConnections[AcceptedConnection] = IdleConnections()
+        self.idle: IdleConnections[AcceptedConnection] = IdleConnections(catch_up)
         self.heads: UnfinishedHeads[AcceptedConnection] = UnfinishedHeads()
         self._handshakes: set[asyncio.Task[None]] = set()
 

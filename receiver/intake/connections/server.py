@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import cast
 
 from receiver.intake.answers import LINGER_S
+from receiver.intake.batch_handler import SubmitBatch
 from receiver.intake.connections.fast_path_protocol import FastPathProtocol
 from receiver.intake.connections.listener import AcceptedConnection, Caps, DrainListener
 from receiver.intake.connections.load_shedding import LoadShedder, held_max
@@ -36,6 +37,7 @@ class IntakeServer:
     def __init__(  # noqa: PLR0913 - tests replace each collaborator
         self,
         delivery_handler: DeliveryHandler,
+        submit_batch: SubmitBatch,
         limits: Limits,
         caps: Caps,
         metrics: Metrics,
@@ -43,7 +45,7 @@ class IntakeServer:
         load_shedder: LoadShedder,
         protocol: type[IntakeProtocol] = FastPathProtocol,
     ) -> None:
-        self.endpoint = Endpoint(delivery_handler, limits, metrics)
+        self.endpoint = Endpoint(delivery_handler, submit_batch, limits, metrics)
         self._protocol = protocol
         self._load_shedder = load_shedder
         self._loop = asyncio.get_running_loop()
@@ -53,6 +55,7 @@ class IntakeServer:
             metrics,
             load_shedder=load_shedder,
             handshake_s=limits.tls_handshake_timeout_s,
+            catch_up=self.endpoint.catch_up,
         )
 
     def protocol_of(self, connection: AcceptedConnection) -> IntakeProtocol:

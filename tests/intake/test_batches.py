@@ -1,0 +1,234 @@
+"""Tests of batches: deliveries that the core collects on the fast path of several connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from receiver.intake.connections import protocol as protocol_module
+from receiver.intake.connections.fast_path_protocol import FastPathProtocol
+from receiver.intake.routes import Routes
+from receiver.settings import Drain, Limits
+from tests.support.intake import (
+    SPAN_BODY,
+    AppenderDouble,
+    Connection,
+    CoreDouble,
+    Intake,
+    OutcomeDouble,
+    on_uvloop,
+    request,
+    running,
+    until,
+)
+
+TOKEN = Drain(name="d", tokens=("t",))
+BEARER = "Bearer t"
+BODIES = [SPAN_BODY * count for count in (2, 3, 4)]
+
+
+async def used_connections(intake: Intake, count: int = len(BODIES)) -> list[Connection]:
+    return [await intake.used_connection(authorization=BEARER) for _ in range(count)]
+
+
+def protocols(intake: Intake) -> list[FastPathProtocol]:
+    """Return the receiver's ends of the connections, in the order in which they were opened."""
+    return cast("list[FastPathProtocol]", intake.server.connections)
+
+
+def arrive(intake: Intake, bodies: list[bytes]) -> None:
+    """Let a delivery arrive on each connection, in the same iteration of the event loop."""
+    for protocol, body in zip(protocols(intake), bodies, strict=True):
+        protocol.data_received(request(body, authorization=BEARER))
+
+
+async def statuses(connections: list[Connection]) -> list[int]:
+    return [(await connection.answer()).status for connection in connections]
+
+
+@on_uvloop
+async def test_deliveries_that_arrive_together_are_one_group_and_each_is_answered() -> None:
+    async with running(TOKEN) as intake:
+        connections = await used_connections(intake)
+        arrive(intake, BODIES)
+        answered = await statuses(connections)
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert answered == [200] * 3
+    assert [delivery.body for delivery in intake.core.groups[-1]] == BODIES
+    assert intake.counted("deliveries", "d", "200") == 6
+    assert intake.counted("body_bytes", "d") == 3 * len(SPAN_BODY) + sum(map(len, BODIES))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (OutcomeDouble("malformed", message="not a message"), 400),
+        (OutcomeDouble("too_large", message="too many spans"), 413),
+        (OutcomeDouble("crashed"), 503),
+        (OutcomeDouble(rejected=1, message="a span has no id"), 200),
+    ],
+)
+@on_uvloop
+async def test_other_outcome_of_one_delivery_leaves_the_rest_of_its_batch_accepted(
+    outcome: OutcomeDouble, status: int
+) -> None:
+    async with running(TOKEN, core=CoreDouble(special={BODIES[1]: outcome})) as intake:
+        connections = await used_connections(intake)
+        arrive(intake, BODIES)
+        answers = [await connection.answer() for connection in connections]
+        arrive(intake, [BODIES[0]] * 3)
+        later = await statuses(connections)
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert [answer.status for answer in answers] == [200, status, 200]
+    assert outcome.message.encode() in answers[1].body
+    assert answers[0].body == answers[2].body == b""
+    assert later == [200] * 3
+
+
+@on_uvloop
+async def test_postponed_delivery_of_a_batch_is_in_the_next_group() -> None:
+    class FullCore(CoreDouble):
+        def transcode(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as in its base class
+            committed = super().transcode(deliveries, segment)
+            if len(deliveries) > 1:
+                committed.outcomes[-1] = OutcomeDouble("postponed")
+            return committed
+
+    async with running(TOKEN, core=FullCore()) as intake:
+        connections = await used_connections(intake)
+        arrive(intake, BODIES)
+
+        assert await statuses(connections) == [200] * 3
+        assert [delivery.body for delivery in intake.core.groups[-1]] == BODIES[-1:]
+
+
+@on_uvloop
+async def test_delivery_of_a_closed_connection_is_stored_with_its_batch() -> None:
+    core = CoreDouble()
+    async with running(TOKEN, core=core) as intake:
+        connections = await used_connections(intake)
+        core.pause()
+        arrive(intake, BODIES)
+        await asyncio.to_thread(core.running.wait)
+        protocols(intake)[0].abort()
+        await until(lambda: len(protocols(intake)) == len(BODIES) - 1)
+        core.may_continue.set()
+
+        assert await statuses(connections[1:]) == [200] * 2
+        assert [delivery.body for delivery in core.deliveries[3:]] == BODIES
+
+
+@on_uvloop
+async def test_batch_past_its_deadline_is_refused_and_not_written() -> None:
+    core = CoreDouble()
+    async with running(TOKEN, core=core, limits=Limits(answer_deadline_s=0.2)) as intake:
+        first, *connections = await used_connections(intake, 4)
+        core.pause()
+        first.writer.write(request(authorization=BEARER))
+        await asyncio.to_thread(core.running.wait)
+        for protocol, body in zip(protocols(intake)[1:], BODIES, strict=True):
+            protocol.data_received(request(body, authorization=BEARER))
+        refused = await statuses(connections)
+        core.may_continue.set()
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert refused == [503] * 3
+    assert not set(BODIES) & {delivery.body for delivery in core.deliveries}
+
+
+@on_uvloop
+async def test_deliveries_of_a_batch_that_does_not_fit_into_the_journal_are_written_when_there_is_room() -> (
+    None
+):
+    appender = AppenderDouble()
+    async with running(TOKEN, appender=appender) as intake:
+        connections = await used_connections(intake)
+        appender.room_bytes = len(BODIES[0]) + 10
+        arrive(intake, BODIES)
+        small = (await connections[0].answer()).status
+        await until(lambda: intake.held_count() == len(BODIES) - 1)
+        appender.room_bytes = 1 << 30
+
+        assert [small, *await statuses(connections[1:])] == [200] * 3
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+
+@on_uvloop
+async def test_settings_that_change_before_a_batch_is_taken_apply_to_it() -> None:
+    async with running(TOKEN) as intake:
+        connections = await used_connections(intake)
+        arrive(intake, BODIES)
+        renewed = Routes((Drain(name="d", tokens=("other",)),), Limits(), post_root=True)
+        intake.delivery_handler.use(renewed, Limits())
+
+        assert await statuses(connections) == [401] * 3
+        assert len(intake.core.deliveries) == len(connections)
+
+
+@on_uvloop
+async def test_bytes_behind_a_collected_delivery_are_answered_after_it() -> None:
+    async with running(TOKEN) as intake:
+        (connection,) = await used_connections(intake, 1)
+        protocol = protocols(intake)[0]
+        for body in BODIES:
+            protocol.data_received(request(body, authorization=BEARER))
+        answered = await statuses([connection] * 3)
+
+    assert answered == [200] * 3
+    assert [delivery.body for delivery in intake.core.deliveries[1:]] == BODIES
+
+
+@on_uvloop
+async def test_connection_is_evicted_by_its_last_answer_and_not_while_it_waits() -> None:
+    core = CoreDouble()
+    async with running(TOKEN, core=core) as intake:
+        connections = await used_connections(intake)
+        idle = intake.server._listener.idle  # noqa: SLF001 - evictions need as many connections as the limit
+        of = {protocol: protocol._connection for protocol in protocols(intake)}  # noqa: SLF001
+        oldest, waiting, newest = protocols(intake)
+        await connections[0].exchange(request(authorization=BEARER))
+        core.pause()
+        waiting.data_received(request(authorization=BEARER))
+        order = []
+        while (connection := idle.next_to_evict()) is not None:
+            order.append(connection)
+            idle.discard(connection)
+        core.may_continue.set()
+        await connections[1].answer()
+
+        assert order == [of[newest], of[oldest]]
+        assert idle.next_to_evict() is of[waiting]
+
+
+@on_uvloop
+async def test_core_answers_no_more_often_than_a_connection_may_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol_module, "ANSWERS_MAX", 10)
+    async with running(TOKEN) as intake:
+        (connection,) = await used_connections(intake, 1)
+        answers_max = protocols(intake)[0]._answers_max  # noqa: SLF001 - random
+        count = 1
+        while "connection" not in (await connection.exchange(request(authorization=BEARER))).headers:
+            count += 1
+        end = await connection.closed()
+
+    assert (count, end) == (answers_max, b"")
+
+
+@on_uvloop
+async def test_idle_timeout_begins_with_the_last_answer_of_the_core() -> None:
+    async with running(TOKEN, limits=Limits(keepalive_timeout_s=40)) as intake:
+        (connection,) = await used_connections(intake, 1)
+        protocol = protocols(intake)[0]
+        before = protocol._closes_at  # noqa: SLF001 - waiting for the timeout would take long
+        await asyncio.sleep(0.02)
+        await connection.exchange(request(authorization=BEARER))
+        protocol.check_keepalive()
+
+        assert protocol._closes_at > before  # noqa: SLF001
+        assert not protocol.is_force_closed
