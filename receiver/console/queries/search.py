@@ -1,9 +1,9 @@
 """Search: summaries of the traces that match a filter.
 
-The first statement finds the ids of the traces with the newest matching spans, if possible in the newest part
-of the range alone. Their whole time range comes from the companion table, and a further statement summarizes
-all their spans, also those outside the range. A filter by fields of the trace needs the whole time range of
-all candidates before the first statement. A search in another order reads all spans of all matching traces.
+Statements find the ids of the traces with the newest matching spans, if possible in the newest part of the
+range alone: see `newest_first`. Their whole time range comes from the companion table, and a further one
+summarizes all their spans, also those outside the range. A filter by fields of the trace needs the whole time
+range of all candidates before. A search in another order reads all spans of all matching traces.
 
 Invariant: pages sort traces by their first matching span. A span that is stored between two pages moves its
 trace only to a later page, so no trace is missed.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 import orjson
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from receiver.console.queries.filters import filter as filters
 from receiver.console.queries.filters.close_keys import close_keys
 from receiver.console.queries.filters.filter_forms import parse_any_form
+from receiver.console.queries.filters.newest_first import newest_first
 from receiver.console.queries.filters.trace_sql import TraceCondition, trace_compose
 from receiver.console.queries.filters.traceql import parse_traceql
 from receiver.console.queries.group_key import GroupKey
@@ -40,10 +41,6 @@ from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.time_range import TimeRange
 
-RECENT_DIVISOR = 8
-RECENT_S_MAX = 86_400
-"""The newest eighth of the range, at most a day, is read first: most filters match enough traces there. With
-a filter by project or service a whole day is read first, because it costs little more than a statement."""
 BATCH_TRACES = 500
 """Traces that a statement summarizes: bounds its parameters, and its memory."""
 
@@ -239,7 +236,7 @@ def _summaries(
 def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None) -> Sequence[Match]:
     """Return the traces with the newest matching spans; of a page, those with the newest first matching span.
 
-    If the newest part of the range has enough traces, the rest is not read: its traces are older.
+    If newer parts of the range have enough traces, the rest is not read: its traces are older.
     """
     tree = wanted.filter
     condition = trace_selection(store, tree, wanted.range, now_s)
@@ -264,7 +261,7 @@ def _matched(store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
     # A trace without a span in the newest part may have it in the rest, which decides about NOT and AND.
     reads_whole_traces = having or condition.candidates
     if page is None and isinstance(tree, filters.HasSpan) and not reads_whole_traces:
-        return _newest(store, statement, parameters, _recent_ns(tree.part, wanted.range, now_s))
+        return _newest(store, statement, parameters, tree.part, now_s)
     matched = store.rows(statement, parameters)
     if page is not None:
         page.record(matched)
@@ -297,37 +294,19 @@ def _sorted(store: Store, condition: TraceCondition, order: Order, limit: int) -
 
 
 def _newest(
-    store: Store, statement: str, parameters: Mapping[str, str | int], recent_ns: int
+    store: Store, statement: str, parameters: Mapping[str, str | int], tree: filters.Filter, now_s: float
 ) -> Sequence[Match]:
-    """Read the range from `recent_ns`, then the rest if it is needed."""
-    recent: list[Any] = store.rows(statement, {**parameters, "from_ns": recent_ns})
-    # The statement may return one trace more than the answer, which shows that there are more.
-    if len(recent) == parameters["limit"] or recent_ns == parameters["from_ns"]:
-        return recent
-    rest = store.rows(statement, {**parameters, "to_ns": recent_ns})
-    known = {trace_id for trace_id, *_ in recent}
-    return [*recent, *(match for match in rest if match[0] not in known)][: int(parameters["limit"])]
-
-
-def _recent_ns(tree: filters.Filter, range_: TimeRange, now_s: float) -> int:
-    """Return the start of the part of the range that is read first."""
-    from_ns, to_ns = range_.bounds_ns(now_s)
-    newest_ns = max(from_ns, min(to_ns, int(now_s) * 10**9))
-    divisor = 1 if _selects_by_key(tree) else RECENT_DIVISOR
-    return newest_ns - min((newest_ns - from_ns) // divisor, RECENT_S_MAX * 10**9)
-
-
-def _selects_by_key(tree: filters.Filter) -> bool:
-    """Return whether the filter selects a small part of the table by the beginning of its sorting key."""
-    match tree:
-        case filters.Comparison(filters.Intrinsic("project" | "service"), "=", str()):
-            return True
-        case filters.And(parts):
-            return any(map(_selects_by_key, parts))
-        case filters.Or(parts):
-            return all(map(_selects_by_key, parts))
-        case _:
-            return False
+    """Read the parts of the range until there are enough traces."""
+    found: dict[str, Match] = {}
+    from_ns, to_ns, limit = (int(parameters[name]) for name in ("from_ns", "to_ns", "limit"))
+    for part in newest_first(tree, (from_ns, to_ns), now_s, lambda: bool(found)):
+        for match in store.rows(statement, {**parameters, **part}):
+            # The newest matching span of a trace is in the first part that has the trace.
+            found.setdefault(match[0], match)
+        # The statement may return one trace more than the answer, which shows that there are more.
+        if len(found) >= limit:
+            break
+    return [*found.values()][:limit]
 
 
 def found_traces(store: Store, wanted: SearchQuery, now_s: float) -> WholeTraces:

@@ -8,6 +8,7 @@ import orjson
 from msgspec.structs import replace
 
 from receiver.console.queries.filters.filter import And, Comparison, Filter, Intrinsic
+from receiver.console.queries.filters.newest_first import newest_first
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.page_cursor import PageCursor
 from receiver.console.queries.question import Asked
@@ -18,10 +19,6 @@ from receiver.engine.store import Store
 from receiver.errors import LimitExceeded
 from receiver.time_range import TimeRange
 
-READ_AT_ONCE_S_MAX = 6 * 3_600
-"""Longest range that is read by one statement."""
-RECENT_DIVISOR = 64
-"""The newest part of a longer range is read first: a common filter matches enough spans there."""
 _NOTHING = Sql("")
 _ARROW_SETTINGS = (
     ", output_format_arrow_string_as_string = 1, result_overflow_mode = 'throw', max_result_rows = {rows_max}"
@@ -61,10 +58,11 @@ FROM
 
 def spans(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> LimitedLines:
     """Return the newest matching spans, newest first, one JSON object a line."""
-    selected = selection(store, asked._replace(filter=And((*asked.own, asked.filter))), now_s)
+    tree = And((*asked.own, asked.filter))
+    selected = selection(store, asked._replace(filter=tree), now_s)
     wanted = {**selected.parameters, "limit": asked.limit + 1, "offset": 0}
     if asked.cursor is None:
-        lines = _newest_first(store, _statement(selected.where()), wanted, now_s)
+        lines = _newest(store, _statement(selected.where()), wanted, tree, now_s)
         return LimitedLines(within_time(lines), asked.limit)
     page = _Page(asked.cursor, wanted)
     where = compose("{where} AND {page}", where=selected.where(), page=page.condition)
@@ -73,21 +71,22 @@ def spans(store: Store, asked: Asked[tuple[Filter, ...]], now_s: float) -> Limit
     return LimitedLines(within_time(lines), asked.limit, next_page=page.next_after)
 
 
-def _newest_first(
-    store: Store, statement: Sql, wanted: Mapping[str, str | int], now_s: float
+def _newest(
+    store: Store, statement: Sql, wanted: Mapping[str, str | int], tree: Filter, now_s: float
 ) -> Iterator[bytes]:
-    """Yield the lines of the newest part of the range, then those of the rest if they are needed."""
+    """Yield the lines of the parts of the range until there are enough."""
     from_ns, to_ns, limit = (int(wanted[name]) for name in ("from_ns", "to_ns", "limit"))
-    length_ns = min(to_ns, int(now_s) * 10**9) - from_ns
-    # A shorter range is read at once: a second statement costs more than it saves.
-    if length_ns > READ_AT_ONCE_S_MAX * 10**9:
-        recent_ns = from_ns + length_ns - length_ns // RECENT_DIVISOR
-        for piece in store.lines(statement, {**wanted, "from_ns": recent_ns}):
-            limit -= piece.count(b"\n")
+    missing = limit
+
+    def has_found() -> bool:
+        return missing < limit
+
+    for part in newest_first(tree, (from_ns, to_ns), now_s, has_found):
+        for piece in store.lines(statement, {**wanted, **part, "limit": missing}):
+            missing -= piece.count(b"\n")
             yield piece
-        to_ns = recent_ns
-    if limit:
-        yield from store.lines(statement, {**wanted, "to_ns": to_ns, "limit": limit})
+        if not missing:
+            return
 
 
 class _Page:

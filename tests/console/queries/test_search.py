@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from receiver.console.queries.filters import newest_first
 from receiver.console.queries.filters.filter import HasSpan
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.filters.filter_text import parse_filter
 from receiver.console.queries.filters.regex_size import regex_size
 from receiver.console.queries.limits import TRACES_MAX
 from receiver.console.queries.questions import QUESTIONS
-from receiver.console.queries.search import BATCH_TRACES, RECENT_DIVISOR, SearchQuery, search
+from receiver.console.queries.search import BATCH_TRACES, SearchQuery, search
 from receiver.engine.sql_text import SECONDS_MAX
 from receiver.engine.store import Store
 from receiver.errors import InvalidFilter, MalformedBody, StoreTrouble
@@ -131,10 +132,13 @@ def test_answer_of_a_limit_is_cut_and_newest_first(store: Store) -> None:
 
 @pytest.mark.random_cases
 def test_limited_answers_of_random_filters_begin_with_the_newest_matches(
-    store: Store, spans: Sequence[Span]
+    store: Store, spans: Sequence[Span], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Three parts: the newest 225 s of the hour, its newest half hour, the rest.
+    monkeypatch.setattr(newest_first, "FIRST_S_MIN", 225)
+    monkeypatch.setattr(newest_first, "FIRST_S_MIN_BY_KEY", 225)
     rng = random.Random(13)
-    first_ns, recent_ns = (NOW_S - 3_600) * 10**9, (NOW_S - 3_600 // RECENT_DIVISOR) * 10**9
+    first_ns, recent_ns = (NOW_S - 3_600) * 10**9, (NOW_S - 225) * 10**9
     found_in_recent_part = []
     for _ in range(RANDOM_CASES):
         text, matches = random_filter(rng)
@@ -162,7 +166,7 @@ def test_limited_answers_of_random_filters_begin_with_the_newest_matches(
         ("project=prj_*", False),
     ],
 )
-def test_filter_by_project_or_service_reads_a_day_in_one_statement(text: str, *, is_by_key: bool) -> None:
+def test_filter_by_project_or_service_reads_an_hour_in_one_statement(text: str, *, is_by_key: bool) -> None:
     assert len(statements_of(text)) == (1 if is_by_key else 2)
 
 
