@@ -28,16 +28,17 @@ NAMES = [
     "0011_otel_deployment_events",
     "0012_otel_errors",
     "0013_otel_deployments",
+    "0014_otel_traces_codecs",
 ]
 LATER_SOURCES = [
-    ("0014_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    ("0015_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
     (
-        "0015_setting.sql",
+        "0016_setting.sql",
         "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
     ),
 ]
 """Statements as a later release may add them."""
-LATER_NAMES = ["0014_index", "0015_setting"]
+LATER_NAMES = ["0015_index", "0016_setting"]
 COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
@@ -122,7 +123,7 @@ def test_dropped_table_is_created_again_with_all_later_changes(store: Store) -> 
     missing = schema.status(store, with_later_sources(), 30).missing
     applied = schema.apply(store, with_later_sources(), 30)
 
-    assert list(missing) == applied == [NAMES[1], *LATER_NAMES]
+    assert list(missing) == applied == [NAMES[1], NAMES[14], *LATER_NAMES]
     assert "idx_later" in definition_of(store)
     assert "merge_selector_base = 11" in definition_of(store)
 
@@ -144,8 +145,9 @@ def test_interrupted_recreation_of_a_dropped_table_is_completed_later(
         with pytest.raises(StoreTrouble):
             schema.apply(store, with_later_sources(), 30)
 
-    assert list(schema.status(store, with_later_sources(), 30).missing) == LATER_NAMES
-    assert schema.apply(store, with_later_sources(), 30) == LATER_NAMES
+    missing = [NAMES[14], *LATER_NAMES]
+    assert list(schema.status(store, with_later_sources(), 30).missing) == missing
+    assert schema.apply(store, with_later_sources(), 30) == missing
     assert schema.apply(store, with_later_sources(), 30) == []
 
 
@@ -202,6 +204,32 @@ def test_deployment_events_have_a_retention_of_their_own(store: Store, days: int
     assert (f"toIntervalDay({days})" in definition) == bool(days)
     assert "toIntervalDay(20)" in definition_of(store)
     assert schema.apply(store, schema_sources(), 20, (), days) == []
+
+
+def test_new_codecs_change_no_value_and_rewrite_no_part_of_an_older_release(store: Store) -> None:
+    schema.apply(store, schema_sources()[:14], 30)
+    # A granule of unordered times, the ends of the range of times, and durations of every length.
+    store.command(
+        "INSERT INTO otel_traces (Timestamp, Duration, ResourceAttributes, Events.Timestamp) SELECT "
+        "addNanoseconds(now64(9), cityHash64(number) % 1000000000000 - 500000000000), "
+        "bitShiftRight(toUInt64(-1), number % 65), map('key', toString(number % 3)), "
+        "[toDateTime64('1900-01-01 00:00:00', 9, 'UTC'), toDateTime64('2262-04-11 23:47:16', 9, 'UTC')] "
+        "FROM numbers(10000)"
+    )
+    values = (
+        "SELECT sum(cityHash64(Timestamp, Duration, ResourceAttributes, Events.Timestamp)) FROM otel_traces"
+    )
+    parts = "SELECT DISTINCT _part FROM otel_traces ORDER BY 1"
+    before = store.rows(values), store.rows(parts)
+
+    applied = schema.apply(store, schema_sources(), 30)
+
+    assert applied == NAMES[14:]
+    assert (store.rows(values), store.rows(parts)) == before
+    store.command("OPTIMIZE TABLE otel_traces FINAL")
+    assert store.rows(values) == before[0]
+    assert store.rows(parts) != before[1]
+    assert "`Duration` UInt64 CODEC(T64, ZSTD(1))" in definition_of(store)
 
 
 @pytest.mark.parametrize("count", [11, 12])

@@ -110,6 +110,7 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0011_otel_deployment_events.sql"
     "0012_otel_errors.sql"
     "0013_otel_deployments.sql"
+    "0014_otel_traces_codecs.sql"
 };
 
 #[cfg(test)]
