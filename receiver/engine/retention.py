@@ -16,6 +16,7 @@ ROLLUP_TABLES = (
     "otel_attribute_values",
     "otel_errors",
     "otel_deployments",
+    "otel_calls",
 )
 """Tables whose rows expire a week after the spans that they were derived from."""
 _TTL = re.compile(r"toIntervalDay\((\d+)\)")

@@ -29,16 +29,17 @@ NAMES = [
     "0012_otel_errors",
     "0013_otel_deployments",
     "0014_otel_traces_codecs",
+    "0015_otel_calls",
 ]
 LATER_SOURCES = [
-    ("0015_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    ("0016_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
     (
-        "0016_setting.sql",
+        "0017_setting.sql",
         "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
     ),
 ]
 """Statements as a later release may add them."""
-LATER_NAMES = ["0015_index", "0016_setting"]
+LATER_NAMES = ["0016_index", "0017_setting"]
 COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
@@ -164,7 +165,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     ]
 
     assert dict(status.settings)["fsync_after_insert"] == "1"
-    assert len(definitions) == 13
+    assert len(definitions) == 14
     for settings in (
         "fsync_after_insert = 1",
         "fsync_part_directory = 1",

@@ -111,6 +111,7 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0012_otel_errors.sql"
     "0013_otel_deployments.sql"
     "0014_otel_traces_codecs.sql"
+    "0015_otel_calls.sql"
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from receiver.console.queries.rollup.tables import ROLLUPS, TOTALLED
+from receiver.console.queries.rollup.tables import CALLS, ROLLUPS, TOTALLED
 from receiver.engine.sql import quoted_text
 from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE
 
@@ -18,6 +18,7 @@ TABLES: Final = (
     DEPLOYMENT_EVENTS,
     *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)),
     *TOTALLED,
+    CALLS,
 )
 
 
@@ -26,4 +27,7 @@ def table_filters(projects: Sequence[str]) -> dict[str, str]:
     if not projects:
         return {}
     # Names from the settings, not from a request; a setting of a statement takes no parameters.
-    return dict.fromkeys(TABLES, f"ProjectId IN ({', '.join(map(quoted_text, projects))})")
+    names = f"({', '.join(map(quoted_text, projects))})"
+    conditions = dict.fromkeys(TABLES, f"ProjectId IN {names}")
+    # A caller is a span, too.
+    return conditions | {CALLS: f"ProjectId IN {names} AND ClientProjectId IN {names}"}

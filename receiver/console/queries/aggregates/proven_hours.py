@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from receiver.console.queries.rollup.calls import CHECKED, current_calls
 from receiver.console.queries.rollup.proof import Checked, Day
 from receiver.console.queries.rollup.proofs import Parts, is_unchanged, proven
 from receiver.console.queries.rollup.ranges import Range, Values, runs, uncovered
@@ -73,6 +74,11 @@ class ProvenHours(NamedTuple):
         return self.versions == proven_hours(store, self.checked, self.from_ns, self.to_ns).versions
 
     @property
+    def versions_of_slots(self) -> tuple[bool, dict[int, int]]:
+        """Return whether there are other versions, and the version of each slot."""
+        return self.is_mixed, {hour: slot.version for hour, slot in self.slots.items()}
+
+    @property
     def versions(self) -> tuple[bool, list[dict[int, int]]]:
         """Return whether there are other versions, and the versions of each rollup with total rows."""
         slots = [self.complete(table).slots for table in self.checked.totals]
@@ -96,6 +102,18 @@ def proven_hours(store: Store, checked: Checked, from_ns: int, to_ns: int) -> Pr
         return found
     slots = {hour: slot for day in days for hour, slot in day.slots.items() if first <= hour < end}
     return found._replace(days=days, parts=parts, slots=slots).only(slots)
+
+
+def proven_calls(store: Store, from_ns: int, to_ns: int) -> ProvenHours:
+    """Return the range with slots that have the versions of the calls that provably equal their spans."""
+    # Calls depend on the hours before and after them.
+    around = proven_hours(store, CHECKED, from_ns - HOUR_NS, to_ns + HOUR_NS)
+    slots = {
+        hour: around.slots[hour]._replace(version=version)
+        for hour, version in current_calls(around.days)
+        if hour * HOUR_NS >= from_ns and (hour + 1) * HOUR_NS <= to_ns
+    }
+    return around._replace(from_ns=from_ns, to_ns=to_ns, slots=slots).only(slots)
 
 
 def of_versions(

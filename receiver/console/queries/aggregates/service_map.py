@@ -5,70 +5,85 @@ counts: its status, its duration, and the filter. A span that two senders sent c
 
 The statement joins the spans with the calls by hashes of trace and span id, which are faster than the ids and
 differ for different spans in practice. If the calls do not fit the memory, the engine writes them to disk.
+
+Invariant: over a longer range than `RANGE_S_MIN`, the edges are those of its hours added up, from the rollup
+or from the spans. So an hour of a rollup depends on few spans outside it.
 """
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Sequence
+from typing import Final, TypedDict
 
+from receiver.console.queries.aggregates.proven_hours import ProvenHours, proven_calls
+from receiver.console.queries.aggregates.red_measures import OF_ROWS
+from receiver.console.queries.aggregates.rollup_lines import (
+    Reading,
+    columns_of,
+    is_short,
+    lines_of_reading,
+)
 from receiver.console.queries.limits import (
     GROUP_MEMORY_BYTES_MAX,
     LimitedLines,
     limited_lines,
+    within_time,
 )
 from receiver.console.queries.question import Asked
+from receiver.console.queries.rollup import proofs
+from receiver.console.queries.rollup.calls import (
+    BY_CALL,
+    CALL_KEYS,
+    CALL_MEASURES,
+    CHECKED,
+    IS_CALL,
+    callers_of,
+    calls_of_spans,
+)
+from receiver.console.queries.rollup.ranges import Range, Values, condition
+from receiver.console.queries.rollup.tables import CALLS, HOUR_NS, MEASURES
 from receiver.console.queries.selection import selection
-from receiver.engine.sql_text import Sql, compose, started_between
+from receiver.engine.sql_text import Sql, compose, identifier, joined, names
 from receiver.engine.store import Store
-from receiver.time_range import NS_MAX
-
-CALLER_AGE_S_MAX = 3_600
-"""How long before the time range a caller may have started: calls of older callers are not found."""
-CLOCK_SKEW_S_MAX = 60
-"""How long after the time range a caller may have started, by its own clock."""
 
 _EDGES = """
 SELECT
     client,
     server,
-    count() AS calls,
-    countIf(is_error) AS errors,
+    spans AS calls,
+    errors,
     errors / calls AS error_rate,
-    quantileExact(0.5)(duration_ns) / 1e6 AS p50_ms,
-    quantileExact(0.95)(duration_ns) / 1e6 AS p95_ms
+    quantiles[1] / 1e6 AS p50_ms,
+    quantiles[2] / 1e6 AS p95_ms
 FROM
 (
-    SELECT caller.service AS client, call.service AS server, call.duration_ns, call.is_error
-    FROM
-    (
-        SELECT cityHash64(TraceId, SpanId) AS id, ServiceName AS service
-        FROM {table}
-        WHERE {callers_in_range}
-    ) AS caller
-    -- the engine keeps the second table in memory: calls are a small part of the spans
-    INNER JOIN
-    (
-        SELECT
-            cityHash64(TraceId, SpanId) AS id,
-            cityHash64(TraceId, ParentSpanId) AS caller_id,
-            ServiceName AS service,
-            Duration AS duration_ns,
-            StatusCode = 'Error' AS is_error
-        FROM {table}
-        WHERE {where}
-    ) AS call
-    ON caller.id = call.caller_id
-    WHERE client != server
-    -- after the join, because a caller that was stored twice joins twice
-    LIMIT 1 BY client, server, call.id, call.caller_id, call.duration_ns, call.is_error
+    SELECT client, server, {measures}
+    FROM ({calls})
+    GROUP BY client, server
 )
-GROUP BY client, server
 ORDER BY calls DESC, client, server
 LIMIT {limit:UInt64}
 {aggregation_settings}, join_algorithm = 'grace_hash', max_bytes_in_join = {join_bytes_max}
 """
-
-_IS_CALL = Sql("SpanKind IN ('Server', 'Consumer') AND ParentSpanId != ''")
+# After the join, because a caller that was stored twice joins twice.
+_ONCE = "{calls} LIMIT 1 BY {by_call}"
+_OF_SPANS: Final = Sql(
+    "count() AS spans, countIf(is_error) AS errors, quantilesExact(0.5, 0.95)(Duration) AS quantiles"
+)
+_ROWS = """
+SELECT ClientName AS client, ServiceName AS server, {measures}
+FROM {rollup}
+WHERE {rows} AND Source != '' AND ({filter})
+"""
+_ROWS_OF_SPANS = "SELECT client, server, toUInt64(is_error) AS Errors, {measures} FROM ({calls})"
+_MEASURES_OF_SPAN: Final = joined(
+    ", ",
+    (
+        compose("{value} AS {name}", value=MEASURES[name].of_span, name=identifier(name))
+        for name in CALL_MEASURES
+        if name != "Errors"
+    ),
+)
 
 
 class EdgeRow(TypedDict):
@@ -86,16 +101,69 @@ class EdgeRow(TypedDict):
 def service_map(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
     """Return the edges between services, one JSON object a line, those with the most calls first."""
     selected = selection(store, asked, now_s)
-    statement = compose(
-        _EDGES,
-        callers_in_range=started_between("callers_from_ns", "callers_to_ns"),
-        where=selected.where(_IS_CALL),
-        join_bytes_max=GROUP_MEMORY_BYTES_MAX,
-    )
     from_ns, to_ns = asked.range.bounds_ns(now_s)
-    parameters = {
-        **selected.parameters,
-        "callers_from_ns": max(0, from_ns - CALLER_AGE_S_MAX * 10**9),
-        "callers_to_ns": min(to_ns + CLOCK_SKEW_S_MAX * 10**9, NS_MAX),
-    }
-    return limited_lines(store, statement, parameters, asked.limit)
+    values: Values = {**selected.parameters, "limit": asked.limit + 1}
+    if is_short(asked.range, now_s):
+        callers = condition([Range(*callers_of(from_ns, to_ns))], values, "callers")
+        calls = calls_of_spans(callers, selected.where(IS_CALL), by_hour=False)
+        edges = _edges(_OF_SPANS, compose(_ONCE, calls=calls, by_call=BY_CALL))
+        return limited_lines(store, edges, values, asked.limit)
+
+    def reading() -> Reading | None:
+        if not columns_of(asked.filter) <= {*CALL_KEYS}:
+            return None
+        found = proven_calls(store, from_ns, to_ns)
+        if not found.slots:
+            return None
+
+        def is_unchanged(store: Store) -> bool:
+            # A merge changes parts, but no rows: see `RedSource.is_unchanged`.
+            return proofs.is_unchanged(store, CHECKED, found.parts) or (
+                proven_calls(store, from_ns, to_ns).versions_of_slots == found.versions_of_slots
+            )
+
+        rows = _rows(found, selected.condition, values)
+        return Reading(_edges(OF_ROWS, rows), values, is_unchanged)
+
+    def of_spans() -> tuple[Sql, Values]:
+        whole = [Range(from_ns, to_ns)]
+        return _edges(_OF_SPANS, _calls(whole, selected.condition, values)), values
+
+    return LimitedLines(within_time(lines_of_reading(store, reading, of_spans)), asked.limit)
+
+
+def _edges(measures: Sql, calls: Sql) -> Sql:
+    return compose(_EDGES, measures=measures, calls=calls, join_bytes_max=GROUP_MEMORY_BYTES_MAX)
+
+
+def _rows(hours: ProvenHours, filtered: Sql, values: Values) -> Sql:
+    """Return rows of the rollup and calls of the other hours, with the measures of the rollup."""
+    rows = compose(
+        _ROWS,
+        measures=names(CALL_MEASURES),
+        rollup=CALLS,
+        rows=hours.of_rollup(CALLS, values),
+        filter=filtered,
+    )
+    if not (ranges := hours.of_spans()):
+        return rows
+    calls = _calls(ranges, filtered, values)
+    of_spans = compose(_ROWS_OF_SPANS, measures=_MEASURES_OF_SPAN, calls=calls)
+    return compose("{rows} UNION ALL {of_spans}", rows=rows, of_spans=of_spans)
+
+
+def _calls(ranges: Sequence[Range], filtered: Sql, values: Values) -> Sql:
+    """Return the calls of ranges with callers of their whole hours, and add the parameters."""
+    callers = [
+        Range(*callers_of(spans.from_ns // HOUR_NS * HOUR_NS, -(-spans.to_ns // HOUR_NS) * HOUR_NS))
+        for spans in ranges
+    ]
+    called = compose(
+        "{ranges} AND {is_call} AND ({filter})",
+        ranges=condition(ranges, values, "calls"),
+        is_call=IS_CALL,
+        filter=filtered,
+    )
+    by_call = compose("hour, {by_call}", by_call=BY_CALL)
+    calls = calls_of_spans(condition(callers, values, "callers"), called)
+    return compose(_ONCE, calls=calls, by_call=by_call)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.attributes import derive_attributes
+from receiver.console.queries.rollup.calls import derive_calls, due_calls
 from receiver.console.queries.rollup.errors import definitions, derive_errors
 from receiver.console.queries.rollup.proof import Checked, Day, observe, table_id
+from receiver.console.queries.rollup.ranges import runs
 from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot, next_version, read_slots, write_slots
 from receiver.console.queries.rollup.tables import (
     DEPLOYMENTS,
@@ -224,7 +226,7 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
     derive_attributes(store, parameters)
     derive_errors(store, parameters)
     for totalled, definition in defined.items():
-        write_total(store, totalled, definition, parameters)
+        write_total(store, totalled, {**parameters, "definition": definition})
     # Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks.
     sums = {(table, hour): spans for table, hour, spans in store.rows(_SUMS, parameters)}
     # The slots stay incomplete, and queries read the spans of these hours.
@@ -260,6 +262,19 @@ def derive_due(
             if derive(store, hours, closing):
                 yield hours
         __add_up(store, report, closing)
+        _derive_calls(store, report.day.number, may_continue)
+
+
+def _derive_calls(store: Store, number: int, may_continue: Callable[[], bool]) -> None:
+    """Derive the calls of a day that are due."""
+    keys = due_calls(store, number)
+    # The slots again, for their numbers of spans.
+    slots = read_slots(store, min(keys), max(keys) + 1) if keys else {}
+    for hours in batches(DayReport(Day(number, slots), sorted(keys))):
+        for first, end in runs(reversed(hours)):
+            if not may_continue():
+                return
+            derive_calls(store, first, end, keys)
 
 
 def __add_up(store: Store, report: DayReport, closing: Closing) -> None:

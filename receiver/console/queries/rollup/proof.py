@@ -27,6 +27,7 @@ from typing import NamedTuple
 from receiver.console.queries.rollup.ranges import Range, Values, condition, runs
 from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot
 from receiver.console.queries.rollup.tables import (
+    CALLS,
     HOUR,
     HOUR_NS,
     HOUR_S,
@@ -79,6 +80,27 @@ _IS_COMPLETE = """
 sumIf(Spans, Source != '') = sumIf(Spans, Source = '') AND maxIf(Key = {{{table}:String}}, Source = '')
 """
 """Whether the rows are those of the total row, derived with the same definition."""
+CALLS_OF_HOURS = f"""
+SELECT
+    '{CALLS}', if(sumIf(Spans, Source != '') = sumIf(Spans, Source = ''), maxIf(Key, Source = ''), ''),
+    toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), toUInt64(countIf(Source = 'copies')), toInt64(Version)
+FROM {CALLS}
+WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') AND Hour < toDateTime({{to_s:UInt32}}, 'UTC')
+GROUP BY Hour, Version
+"""  # noqa: S608 - as above
+
+
+class CallsOfHour(NamedTuple):
+    """A derivation of the calls of an hour: see `calls`."""
+
+    version: int
+    key: str
+    """Key of the total row; empty if the rows are incomplete."""
+    copies: int
+    """Number of rows with calls whose copies differ."""
+
+
+NO_CALLS = CallsOfHour(0, "", 0)
 
 
 class Checked(NamedTuple):
@@ -121,6 +143,8 @@ class Day:
     """
     sums_of_day: defaultdict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """Spans that the rows by day add up to, by table and version."""
+    calls: dict[int, CallsOfHour] = field(default_factory=dict)
+    """The newest derivation of each hour."""
     has_other_versions: bool = False
     """Whether a rollup has rows of an earlier or an incomplete derivation."""
 
@@ -172,7 +196,7 @@ class Day:
         """Return the hours whose rows in this rollup with total rows are complete."""
         return {hour for hour in self.slots if self.sums.get((table, hour))}
 
-    def record(self, kind: str, hour: int, rows: int, detail: int) -> None:
+    def record(self, kind: str, hour: int, rows: int, detail: int, key: str = "") -> None:
         """Record a count. `detail`: newest receive time of late spans, version of the rows of a rollup."""
         if kind == "open":
             self.open_spans[hour] = rows
@@ -180,6 +204,9 @@ class Day:
             self.late[hour] = Late(rows, detail)
         elif kind.endswith("_day"):
             self.sums_of_day[kind][detail] = rows
+        elif kind == CALLS:
+            self.has_other_versions |= hour in self.calls
+            self.calls[hour] = max(self.calls.get(hour, NO_CALLS), CallsOfHour(detail, key, rows))
         # Rows of another version are left from a derivation that was killed or replaced.
         elif hour in self.slots and self.slots[hour].version == detail:
             self.sums[kind, hour] = rows
@@ -249,7 +276,7 @@ def observe(
             by_name[name].mutation = max(by_name[name].mutation, *map(int, numbers[3:]), 0)
         # the rollups may also have rows of days that are not observed
         elif (day := by_number.get(hour // HOURS_OF_DAY)) is not None:
-            day.record(str(kind), hour, rows, detail)
+            day.record(str(kind), hour, rows, detail, str(part))
     for day in observed:
         # The id, and not the name: a table that was dropped and created again has another one.
         day.source = f"{table}/{day.mutation}"
@@ -306,7 +333,9 @@ def _statement(days: Sequence[Day], checked: Checked) -> tuple[str, Parameters]:
         selects.append(_LATE.replace("{ranges}", condition(late_ranges, values, "late")))
         # One range, also over days in between that are not observed: `observe` ignores their rows.
         selects += [
-            _SUMS.format(
+            CALLS_OF_HOURS
+            if table == CALLS
+            else _SUMS.format(
                 table=table, sum=_IS_COMPLETE.format(table=table) if table in checked.totals else "sum(Spans)"
             )
             for table in checked.tables

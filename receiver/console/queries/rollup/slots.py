@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.tables import (
+    CALLS,
     HOUR_S,
     HOURS_OF_DAY,
     ROLLUPS,
@@ -61,7 +62,7 @@ _NEWEST_VERSION = joined(
             (SLOTS, 1, "from_s"),
             *((rollup.table, 1, "from_s") for rollup in ROLLUPS),
             *((rollup.day_table, HOURS_OF_DAY * DAY_VERSIONS, "day_s") for rollup in ROLLUPS),
-            *((table, 1, "from_s") for table in TOTALLED),
+            *((table, 1, "from_s") for table in (*TOTALLED, CALLS)),
         )
     ),
 )

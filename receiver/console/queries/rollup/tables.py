@@ -11,6 +11,7 @@ ATTRIBUTE_KEYS = Sql("otel_attribute_keys")
 ATTRIBUTE_VALUES = Sql("otel_attribute_values")
 ERRORS = Sql("otel_errors")
 SEEN = Sql("otel_deployments")
+CALLS = Sql("otel_calls")
 HOUR_S = 3_600
 HOUR_NS = HOUR_S * 10**9
 HOURS_OF_DAY = 24
@@ -89,6 +90,7 @@ TABLES = (
     SLOTS,
     *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)),
     *TOTALLED,
+    CALLS,
 )
 """All tables, the slots first."""
 

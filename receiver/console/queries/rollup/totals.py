@@ -16,7 +16,7 @@ Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 
 """)
 _TOTAL = """
 INSERT INTO {rollup} (Hour, Key, Version, Spans)
-SELECT hour, {definition:String}, {version:UInt64}, sum(spans)
+SELECT hour, {key}, {version:UInt64}, sum(spans)
 FROM
 (
     SELECT toDateTime(arrayJoin({hours:Array(UInt32)}) * {hour_s}, 'UTC') AS hour, toUInt64(0) AS spans
@@ -28,7 +28,9 @@ GROUP BY hour
 """
 
 
-def write_total(store: Store, table: Sql, definition: str, parameters: Parameters) -> None:
-    """Write the total row of each derived hour. `parameters`: as for the rows."""
-    statement = rollup_compose(_TOTAL, rollup=table, rows=ROWS_OF_VERSION)
-    store.rows(statement, {**parameters, "definition": definition})
+_DEFINITION = Sql("{definition:String}")
+
+
+def write_total(store: Store, table: Sql, parameters: Parameters, key: Sql = _DEFINITION) -> None:
+    """Write the total row of each derived hour. `parameters`: as for the rows, and those of the key."""
+    store.rows(rollup_compose(_TOTAL, rollup=table, rows=ROWS_OF_VERSION, key=key), parameters)
