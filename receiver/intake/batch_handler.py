@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Protocol
 
 from receiver.errors import ReceiverError
 from receiver.intake.admission import Claim
@@ -26,8 +27,18 @@ from receiver.transcode import FastBatch, FastSender
 COLLECTED_BYTES_MAX = 64 * KIB
 """Largest body that the core collects. Its memory is claimed after it has arrived, and of a larger body the
 steps in Python cost little."""
-SubmitBatch = Callable[[FastBatch, float, Claim, OnAccepted, Parts], None]
-"""`Committer.submit_batch`."""
+
+
+class BatchCommitter(Protocol):
+    """The part of the committer that takes batches."""
+
+    def call_before_group(self, collect: Callable[[], None]) -> None:
+        """Call this function soon, before deliveries are taken into a group."""
+
+    def submit_batch(
+        self, batch: FastBatch, received_at: float, claim: Claim, on_accepted: OnAccepted, parts: Parts
+    ) -> None:
+        """Queue a batch. Raises `Unavailable` if it cannot be taken."""
 
 
 class BatchHandler:
@@ -36,11 +47,11 @@ class BatchHandler:
     def __init__(
         self,
         delivery_handler: DeliveryHandler,
-        submit_batch: SubmitBatch,
+        committer: BatchCommitter,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._delivery_handler = delivery_handler
-        self._submit_batch = submit_batch
+        self._committer = committer
         self._is_stopping = is_stopping
         self._loop = asyncio.get_running_loop()
 
@@ -56,34 +67,31 @@ class BatchHandler:
             fast_sender = sender.collected[encodings] = FastSender(
                 Delivery(drain.name, b"", request_head.kind, encodings, 0, drain.strict, bytes_max),
                 min(COLLECTED_BYTES_MAX, request_head.inline_bytes_max, bytes_max),
-                partial(self._take_soon, request_head.routes, sender),
+                partial(self._announce, request_head.routes, sender),
             )
         return fast_sender
 
-    def _take_soon(self, routes: Routes, sender: Sender, fast_sender: FastSender) -> None:
-        # In the next iteration of the event loop, after everything of this iteration has arrived.
-        self._loop.call_soon(self._take, routes, sender, fast_sender)
+    def _announce(self, routes: Routes, sender: Sender, fast_sender: FastSender) -> None:
+        # Not at once: what arrives while the group before is written costs no step in Python.
+        arrived_at = self._loop.time()
+        self._committer.call_before_group(partial(self._take, routes, sender, fast_sender, arrived_at))
 
-    def _take(self, routes: Routes, sender: Sender, fast_sender: FastSender) -> None:
-        """Take what arrived in the last iteration of the event loop."""
+    def _take(self, routes: Routes, sender: Sender, fast_sender: FastSender, arrived_at: float) -> None:
+        """Take what has arrived, the first at this time."""
         # After a reload every head is checked again.
         is_current = routes is self._delivery_handler.routes and not self._is_stopping()
         for batch in fast_sender.take():
-            if not is_current or not self._submit(sender, batch):
+            if not is_current or not self._submit(sender, batch, arrived_at):
                 batch.hand_back()
 
-    def _submit(self, sender: Sender, batch: FastBatch) -> bool:
+    def _submit(self, sender: Sender, batch: FastBatch, arrived_at: float) -> bool:
         """Take responsibility for a batch. Return False if it cannot be taken now."""
         try:
             arrival = self._delivery_handler.arrival(batch.body_bytes)
             batch.received_at_ns = arrival.received_at_ns
-            self._submit_batch(
-                batch,
-                arrival.received_at,
-                arrival.claim,
-                partial(self._answer, sender, arrival.received_at),
-                partial(self._parts, sender, arrival.received_at),
-            )
+            on_accepted = partial(self._answer, sender, arrived_at)
+            parts = partial(self._parts, sender, arrived_at)
+            self._committer.submit_batch(batch, arrived_at, arrival.claim, on_accepted, parts)
         except Exception as error:  # noqa: BLE001 - each delivery is then refused with its own error
             if not isinstance(error, ReceiverError):
                 limited.error("unforeseen", "batch failed with an unexpected error", exc_info=error)

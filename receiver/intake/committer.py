@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from receiver.errors import (
     CoreCrashed,
@@ -39,10 +39,10 @@ from receiver.intake.group import (
     log_first_delivery,
     refusal,
 )
+from receiver.intake.hold import Hold
 from receiver.intake.pending import (
     GROUP_BYTES_MAX,
     DeliveryQueue,
-    Hold,
     Pending,
     PendingDelivery,
     ReceiptCallback,
@@ -129,6 +129,10 @@ class Committer:
         deadline = self._deadline(received_at)
         self._queue.join(PendingBatch(batch, claim, on_accepted, parts, deadline))
 
+    def call_before_group(self, collect: Callable[[], None]) -> None:
+        """Call a function that submits batches before the next group is taken, or after `TICK_S`."""
+        self._queue.announce(collect)
+
     def _deadline(self, received_at: float) -> float:
         """Return the deadline of a receipt. Raises `Overloaded` or `ShuttingDown`."""
         # Checked again, because the body may have taken long to arrive since it was admitted.
@@ -167,10 +171,12 @@ class Committer:
         appending.set_result(None)
         while True:
             await self._queue.wait_for_arrival()
+            self._queue.collect()
             await self._wait_for_room()
             is_small = self._queue.weight_bytes < EARLY_BYTES_MIN
             if is_small:
                 await appending
+                self._queue.collect()
             pending = self._queue.take_group(min(self._commit_rate.group_bytes_max, self._group_bytes_max))
             if pending:
                 group = await self._transcoded(pending, with_append=is_small)
@@ -349,6 +355,8 @@ class Committer:
         """Enforce deadlines, retry held groups and answer deliveries whose segment is stored."""
         while True:
             await asyncio.sleep(TICK_S)
+            # Also while no group can be taken, so that they meet their deadlines.
+            self._queue.collect()
             now, full_reason = asyncio.get_running_loop().time(), self._appender.full_reason
             self._hold.release(full_reason, self._queue, now)
             self._queue.expire(now, full_reason())

@@ -7,7 +7,7 @@ from typing import Any, cast
 from aiohttp.web_server import Server
 
 from receiver.http import parser
-from receiver.intake.batch_handler import BatchHandler, SubmitBatch
+from receiver.intake.batch_handler import BatchCommitter, BatchHandler
 from receiver.intake.handler import DeliveryHandler
 from receiver.metrics import Metrics
 from receiver.settings import Limits
@@ -18,7 +18,7 @@ class Endpoint(Server):
     """The handler of all requests, the limits in force, and aiohttp's list of open connections."""
 
     def __init__(
-        self, delivery_handler: DeliveryHandler, submit_batch: SubmitBatch, limits: Limits, metrics: Metrics
+        self, delivery_handler: DeliveryHandler, committer: BatchCommitter, limits: Limits, metrics: Metrics
     ) -> None:
         """Raise `OperatorError` if aiohttp has no C parser."""
         parser.require_c_parser()
@@ -28,7 +28,7 @@ class Endpoint(Server):
         self.limits = limits
         self.is_stopping = False
         """Whether each connection is closed with its next answer."""
-        self.batch_handler = BatchHandler(delivery_handler, submit_batch, lambda: self.is_stopping)
+        self.batch_handler = BatchHandler(delivery_handler, committer, lambda: self.is_stopping)
         self.fast_path = FastPath()
         self._metrics = metrics
 

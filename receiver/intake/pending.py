@@ -11,7 +11,6 @@ Never: processes a delivery that already has its receipt.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -150,12 +149,24 @@ class DeliveryQueue:
         self._pending: deque[Pending] = deque()
         self._by_deadline: deque[Pending] = deque()
         """Deliveries without a receipt, including those that have left the queue."""
+        self._announced: list[Callable[[], None]] = []
         self._arrived = asyncio.Event()
         self._is_awake = False
         self.weight_bytes = 0
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    def announce(self, collect: Callable[[], None]) -> None:
+        """Call this function, which joins deliveries, before the next group is taken."""
+        self._announced.append(collect)
+        self._arrived.set()
+
+    def collect(self) -> None:
+        """Let the announced deliveries join the queue."""
+        announced, self._announced = self._announced, []
+        for collect in announced:
+            collect()
 
     def join(self, pending: Pending) -> None:
         """Add it to the queue and share its claim."""
@@ -244,58 +255,6 @@ def _deadline_error(pending: Pending, full_reason: str | None) -> ReceiverError:
             "the delivery is on disk, but its spans were not stored in time; they will be stored later"
         )
     return DeadlinePassed("the delivery was not written to disk in time; it may still be written")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A delivery that is held because the record of its group did not fit into the journal."""
-
-    pending: PendingDelivery
-    record_bytes: int
-    """Expected size of its part of a record."""
-    reason: str
-
-
-class Hold:
-    """Deliveries that are held until the journal has space for them or their deadlines have passed."""
-
-    def __init__(self) -> None:
-        self._held: list[Held] = []
-
-    def add(self, pending: Sequence[PendingDelivery], record_bytes: int, reason: str) -> None:
-        """Hold each delivery separately, because some may fit. The claims on their bodies remain."""
-        # `or 1`: empty bodies weigh nothing.
-        weight_bytes = sum(delivery.weight_bytes for delivery in pending) or 1
-        for delivery in pending:
-            self._held.append(Held(delivery, record_bytes * delivery.weight_bytes // weight_bytes, reason))
-
-    def release(self, full_reason: Callable[[int], str | None], queue: DeliveryQueue, now: float) -> None:
-        """Requeue the deliveries that fit now, oldest first; refuse deliveries past their deadline."""
-        held, self._held = self._held, []
-        returned: list[PendingDelivery] = []
-        returned_bytes, refused_bytes_min = 0, math.inf
-        for item in held:
-            if not item.pending.is_resolved and item.pending.deadline <= now:
-                item.pending.resolve(JournalFull(item.reason))
-            if item.pending.is_resolved:
-                item.pending.release_body()
-            elif (
-                # A delivery as large as a delivery that did not fit will not fit either: no need to measure.
-                item.record_bytes < refused_bytes_min
-                # Together with those returned before it, whose records are not on disk yet.
-                and full_reason(returned_bytes + item.record_bytes) is None
-            ):
-                returned.append(item.pending)
-                returned_bytes += item.record_bytes
-            else:
-                refused_bytes_min = min(refused_bytes_min, item.record_bytes)
-                self._held.append(item)
-        queue.requeue(returned)
-
-    def refuse_all(self, reason: str) -> None:
-        """Refuse all held deliveries, because no more space will become free in the journal."""
-        held, self._held = self._held, []
-        refuse([item.pending for item in held], JournalFull(reason))
 
 
 def refuse(pending: Sequence[Pending], reason: ReceiverError) -> None:

@@ -87,7 +87,7 @@ class Intake:
         load_shedder = LoadShedder(self._committer.refuse_if_overloaded, metrics, held_max=lingering_max)
         self._server = IntakeServer(
             self._delivery_handler,
-            self._committer.submit_batch,
+            self._committer,
             limits,
             caps(settings),
             metrics,

@@ -60,9 +60,9 @@ async def test_delivery_is_taken_once_on_every_request_path(monkeypatch: pytest.
         taken.append(raw)
         return take(self, known, raw, *others)
 
-    def recorded_batch(self: BatchHandler, sender: Sender, batch: FastBatch) -> bool:
+    def recorded_batch(self: BatchHandler, sender: Sender, batch: FastBatch, arrived_at: float) -> bool:
         taken.extend(delivery.body for _, delivery in deliveries_of(batch))
-        return submit(self, sender, batch)
+        return submit(self, sender, batch, arrived_at)
 
     monkeypatch.setattr(DeliveryHandler, "take", recorded)
     submit = BatchHandler._submit  # noqa: SLF001 - the step that takes a batch

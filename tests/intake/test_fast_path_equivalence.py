@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -83,7 +84,7 @@ class Exchange:
         load_shedder = LoadShedder(lambda: None, metrics)
         self.server = IntakeServer(
             delivery_handler,
-            self.submit_batch,
+            self,
             SMALL_LIMITS,
             caps(Settings()),
             metrics,
@@ -107,6 +108,9 @@ class Exchange:
 
         asyncio.get_running_loop().call_soon(give_receipt)
         return pending
+
+    def call_before_group(self, collect: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(collect)
 
     def submit_batch(
         self, batch: FastBatch, at: float, claim: Claim, on_accepted: OnAccepted, parts: Parts

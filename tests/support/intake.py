@@ -377,7 +377,7 @@ async def running(  # noqa: PLR0913 - each test needs only a few
     load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
     server = IntakeServer(
         delivery_handler,
-        committer.submit_batch,
+        committer,
         limits,
         caps(Settings(limits=limits)),
         metrics,

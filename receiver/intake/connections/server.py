@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import cast
 
 from receiver.intake.answers import LINGER_S
-from receiver.intake.batch_handler import SubmitBatch
+from receiver.intake.batch_handler import BatchCommitter
 from receiver.intake.connections.fast_path_protocol import FastPathProtocol
 from receiver.intake.connections.listener import AcceptedConnection, Caps, DrainListener
 from receiver.intake.connections.load_shedding import LoadShedder, held_max
@@ -37,7 +37,7 @@ class IntakeServer:
     def __init__(  # noqa: PLR0913 - tests replace each collaborator
         self,
         delivery_handler: DeliveryHandler,
-        submit_batch: SubmitBatch,
+        committer: BatchCommitter,
         limits: Limits,
         caps: Caps,
         metrics: Metrics,
@@ -45,7 +45,7 @@ class IntakeServer:
         load_shedder: LoadShedder,
         protocol: type[IntakeProtocol] = FastPathProtocol,
     ) -> None:
-        self.endpoint = Endpoint(delivery_handler, submit_batch, limits, metrics)
+        self.endpoint = Endpoint(delivery_handler, committer, limits, metrics)
         self._protocol = protocol
         self._load_shedder = load_shedder
         self._loop = asyncio.get_running_loop()
