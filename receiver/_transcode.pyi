@@ -193,7 +193,7 @@ class FastSender:
 
 @final
 class FastBatch:
-    """Deliveries of one sender that arrived in one iteration of the event loop."""
+    """Deliveries of one sender that arrived before the same group."""
 
     @property
     def body_bytes(self) -> int: ...

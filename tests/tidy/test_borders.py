@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 25_472,
-    "receiver/console": 30_149,
+    "receiver": 25_509,
+    "receiver/console": 30_150,
     "receiver/platform": 6_460,
-    "tests": 75_579,
+    "tests": 75_583,
     "receiver/cli": 5_685,
     "testing": 6_530,
 }

@@ -25,7 +25,7 @@ def test_change_has_a_sign_unless_it_is_zero(ratio: float | None, text: str) -> 
         (3, 120, "1.5/min"),
         (0, 60, "0/min"),
         (1, 0, "0/min"),
-        (1, 3_600, "1/h"),
+        (1, 3_601, "1/h"),
         (1, 7_200, "12/d"),
         (35, 10_000, "13/h"),
     ],

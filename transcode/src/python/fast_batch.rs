@@ -1,4 +1,4 @@
-//! Batches: deliveries of several connections that arrived in the same iteration of the event loop.
+//! Batches: deliveries of several connections that arrived before the same group.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ fn report(connection: &Bound<'_, FastConnection>, done: PyResult<()>) {
     }
 }
 
-/// Deliveries of one sender that arrived in one iteration of the event loop.
+/// Deliveries of one sender that arrived before the same group.
 #[pyclass(frozen, module = "receiver._transcode")]
 pub struct FastBatch {
     origin: Arc<Origin>,
