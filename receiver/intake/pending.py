@@ -220,7 +220,7 @@ class DeliveryQueue:
             pending.popleft()
             self.weight_bytes -= first.weight_bytes
         # After `wake` the event stays set: a committer that stops must not wait for arrivals.
-        if not (pending or self._is_awake):
+        if not (pending or self._announced or self._is_awake):
             self._arrived.clear()
         return group
 

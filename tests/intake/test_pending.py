@@ -171,6 +171,16 @@ async def test_answered_delivery_joins_no_group_and_holds_no_memory() -> None:
     assert queue.admission.bytes_in_flight == 2
 
 
+async def test_deliveries_that_are_announced_while_a_group_is_taken_wake_the_committer() -> None:
+    queue = QueueUnderTest()
+    queue.join("a")
+    queue.queue.announce(lambda: None)
+
+    queue.take()
+
+    await asyncio.wait_for(queue.queue.wait_for_arrival(), TIMEOUT_S)
+
+
 async def test_deadline_is_enforced_behind_answered_deliveries() -> None:
     queue = QueueUnderTest()
     queue.join("a").resolve(OutcomeDouble())

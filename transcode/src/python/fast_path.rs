@@ -147,14 +147,19 @@ impl FastConnection {
     /// Forgets the protocol and its transport. A delivery that waits is stored, but not answered.
     fn close(this: &Bound<'_, Self>) {
         let mut connection = this.borrow_mut();
-        connection.protocol = None;
-        connection.receive = None;
-        connection.write = None;
-        connection.known = None;
-        if std::mem::take(&mut connection.is_listed) {
+        let forgotten = (
+            connection.protocol.take(),
+            connection.receive.take(),
+            connection.write.take(),
+            connection.known.take(),
+        );
+        let listed = std::mem::take(&mut connection.is_listed).then(|| {
             let mut fast_path = connection.fast_path.borrow_mut(this.py());
-            fast_path.changed.remove(&address(this));
-        }
+            fast_path.changed.remove(&address(this))
+        });
+        // Last, because freeing an object may call Python, which may use this connection.
+        drop(connection);
+        drop((forgotten, listed));
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
