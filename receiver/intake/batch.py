@@ -32,6 +32,7 @@ class PendingBatch:
 
     __slots__ = (
         "_is_accepted",
+        "_is_queued",
         "_on_accepted",
         "_parts",
         "_singles",
@@ -39,7 +40,6 @@ class PendingBatch:
         "count",
         "deadline",
         "delivery",
-        "is_queued",
         "weight_bytes",
     )
     until_stored = False
@@ -55,13 +55,24 @@ class PendingBatch:
         self.delivery = batch
         self.claim = claim
         self.deadline = deadline
-        self.is_queued = False
+        self._is_queued = False
         self.count = len(batch)
         self.weight_bytes = batch.body_bytes * (UNPACKED_FACTOR if batch.is_encoded else 1)
         self._on_accepted = on_accepted
         self._parts = parts
         self._is_accepted = False
         self._singles: list[PendingDelivery] | None = None
+
+    @property
+    def is_queued(self) -> bool:
+        if self._singles is None:
+            return self._is_queued
+        # Those that were postponed or held are in the queue again.
+        return any(single.is_queued and not single.is_resolved for single in self._singles)
+
+    @is_queued.setter
+    def is_queued(self, is_queued: bool) -> None:
+        self._is_queued = is_queued
 
     @property
     def is_resolved(self) -> bool:
@@ -92,7 +103,7 @@ class PendingBatch:
     def _single(self, delivery: Delivery, on_receipt: ReceiptCallback) -> PendingDelivery:
         self.claim.share()
         single = PendingDelivery(delivery, self.claim, on_receipt, self.deadline, until_stored=False)
-        single.is_queued = self.is_queued
+        single.is_queued = self._is_queued
         return single
 
     def release_body(self) -> None:

@@ -17,10 +17,10 @@ from receiver.intake.admission import Claim
 from receiver.intake.batch import OnAccepted, Parts, deliveries_of
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
-from receiver.intake.pending import ReceiptCallback, ignore_receipt
+from receiver.intake.pending import ReceiptCallback
 from receiver.intake.routes import Routes, Sender
 from receiver.logs import limited
-from receiver.model import Delivery
+from receiver.model import Delivery, Outcome
 from receiver.settings import KIB
 from receiver.transcode import FastBatch, FastSender
 
@@ -106,13 +106,18 @@ class BatchHandler:
         wire = None if self._is_stopping() else reply.wire(close=False, bodyless=False)
         batch.answer(wire, reply, self._loop.time())
 
+    def _count_unsent(self, sender: Sender, received_at: float, receipt: Outcome | ReceiverError) -> None:
+        """Count a delivery whose connection is closed, as `_answer` does."""
+        if not isinstance(receipt, ReceiverError):
+            self._delivery_handler.count_accepted(sender, received_at, 1)
+
     def _parts(
         self, sender: Sender, received_at: float, batch: FastBatch
     ) -> Iterator[tuple[Delivery, ReceiptCallback]]:
         """Yield the deliveries of a batch with their receipts."""
         for protocol, delivery in deliveries_of(batch):
             if protocol is None:
-                yield delivery, ignore_receipt
+                yield delivery, partial(self._count_unsent, sender, received_at)
             else:
                 reply = protocol.answer_collected
                 head = protocol.known_head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import cast
 
 import pytest
@@ -158,6 +159,58 @@ async def test_deliveries_of_a_batch_that_does_not_fit_into_the_journal_are_writ
 
 
 @on_uvloop
+async def test_postponed_delivery_of_a_batch_is_told_that_the_journal_is_full() -> None:
+    class PostponingCore(CoreDouble):
+        def transcode(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as in its base class
+            committed = super().transcode(deliveries, segment)
+            if len(deliveries) > 1:
+                committed.outcomes[-1] = OutcomeDouble("postponed")
+                appender.full = "the disk is full"
+            return committed
+
+    appender = AppenderDouble()
+    limits = Limits(answer_deadline_s=0.5)
+    async with running(TOKEN, core=PostponingCore(), appender=appender, limits=limits) as intake:
+        connections = await used_connections(intake)
+        arrive(intake, BODIES)
+        answers = [await connection.answer() for connection in connections]
+
+        assert b"the disk is full" in answers[-1].body
+
+
+@on_uvloop
+async def test_accepted_delivery_of_a_closed_connection_is_counted() -> None:
+    core = CoreDouble(special={BODIES[1]: OutcomeDouble("malformed", message="not a message")})
+    async with running(TOKEN, core=core) as intake:
+        connections = await used_connections(intake)
+        core.pause()
+        arrive(intake, BODIES)
+        await asyncio.to_thread(core.running.wait)
+        protocols(intake)[0].abort()
+        await until(lambda: len(protocols(intake)) == len(BODIES) - 1)
+        core.may_continue.set()
+        await statuses(connections[1:])
+
+        assert intake.counted("deliveries", "d", "200") == len(BODIES) + 2
+
+
+@on_uvloop
+async def test_reload_frees_the_old_routes() -> None:
+    async with running(TOKEN) as intake:
+        connections = await used_connections(intake)
+        for _ in range(3):
+            arrive(intake, BODIES)
+            await statuses(connections)
+            intake.delivery_handler.use(Routes((TOKEN,), Limits(), post_root=True), Limits())
+        arrive(intake, BODIES)
+        await statuses(connections)
+        gc.collect()
+
+        # The first belongs to `running`.
+        assert sum(isinstance(each, Routes) for each in gc.get_objects()) == 2
+
+
+@on_uvloop
 async def test_settings_that_change_before_a_batch_is_taken_apply_to_it() -> None:
     async with running(TOKEN) as intake:
         connections = await used_connections(intake)
@@ -202,6 +255,24 @@ async def test_connection_is_evicted_by_its_last_answer_and_not_while_it_waits()
 
         assert order == [of[newest], of[oldest]]
         assert idle.next_to_evict() is of[waiting]
+
+
+@on_uvloop
+async def test_connection_that_its_protocol_answers_is_evicted_last_and_not_before_its_answer() -> None:
+    async with running(TOKEN) as intake:
+        connections = await used_connections(intake)
+        idle = intake.server._listener.idle  # noqa: SLF001 - evictions need as many connections as the limit
+        first, second, _ = protocols(intake)
+        first.pause_writing()
+        first.data_received(request(authorization=BEARER))
+        await until(lambda: not first._fast.is_waiting)  # noqa: SLF001 - the protocol has the answer now
+        before = idle._used._all.copy()  # noqa: SLF001
+        first.resume_writing()
+        await connections[0].answer()
+        await until(lambda: first._connection in idle._used._all)  # noqa: SLF001
+
+        assert first._connection not in before  # noqa: SLF001
+        assert idle.next_to_evict() is second._connection  # noqa: SLF001
 
 
 @on_uvloop

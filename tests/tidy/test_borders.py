@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 25_509,
+    "receiver": 25_526,
     "receiver/console": 30_150,
     "receiver/platform": 6_460,
-    "tests": 75_593,
+    "tests": 75_664,
     "receiver/cli": 5_685,
     "testing": 6_530,
 }

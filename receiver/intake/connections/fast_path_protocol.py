@@ -125,6 +125,7 @@ class FastPathProtocol(IntakeProtocol):
         """Send the reply to a delivery that the core collected, as on the fast path without the core."""
         self._fast.is_waiting = self._fast.is_ready = False
         self.catch_up()
+        self._mark_active()
         self.request_count += 1
         self._is_answering = True
         self._answer(reply)
