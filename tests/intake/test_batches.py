@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from receiver.intake.connections import protocol as protocol_module
 from receiver.intake.connections.fast_path_protocol import FastPathProtocol
 from receiver.intake.routes import Routes
+from receiver.model import Delivery, SegmentId
 from receiver.settings import Drain, Limits
 from tests.support.intake import (
     SPAN_BODY,
     AppenderDouble,
+    CommitDouble,
     Connection,
     CoreDouble,
     Intake,
@@ -28,6 +31,22 @@ from tests.support.intake import (
 TOKEN = Drain(name="d", tokens=("t",))
 BEARER = "Bearer t"
 BODIES = [SPAN_BODY * count for count in (2, 3, 4)]
+
+
+class PostponingCore(CoreDouble):
+    """A core whose groups have room for all but the last of several deliveries; then the journal is full."""
+
+    def __init__(self, appender: AppenderDouble | None = None) -> None:
+        super().__init__()
+        self._appender = appender
+
+    def transcode(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+        committed = super().transcode(deliveries, segment)
+        if len(deliveries) > 1:
+            committed.outcomes[-1] = OutcomeDouble("postponed")
+            if self._appender is not None:
+                self._appender.full = "the disk is full"
+        return committed
 
 
 async def used_connections(intake: Intake, count: int = len(BODIES)) -> list[Connection]:
@@ -47,6 +66,16 @@ def arrive(intake: Intake, bodies: list[bytes]) -> None:
 
 async def statuses(connections: list[Connection]) -> list[int]:
     return [(await connection.answer()).status for connection in connections]
+
+
+async def close_first_while_committing(intake: Intake) -> None:
+    """Let deliveries arrive, and close the first connection before its delivery is on disk."""
+    intake.core.pause()
+    arrive(intake, BODIES)
+    await asyncio.to_thread(intake.core.running.wait)
+    protocols(intake)[0].abort()
+    await until(lambda: len(protocols(intake)) == len(BODIES) - 1)
+    intake.core.may_continue.set()
 
 
 @on_uvloop
@@ -92,14 +121,7 @@ async def test_other_outcome_of_one_delivery_leaves_the_rest_of_its_batch_accept
 
 @on_uvloop
 async def test_postponed_delivery_of_a_batch_is_in_the_next_group() -> None:
-    class FullCore(CoreDouble):
-        def transcode(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as in its base class
-            committed = super().transcode(deliveries, segment)
-            if len(deliveries) > 1:
-                committed.outcomes[-1] = OutcomeDouble("postponed")
-            return committed
-
-    async with running(TOKEN, core=FullCore()) as intake:
+    async with running(TOKEN, core=PostponingCore()) as intake:
         connections = await used_connections(intake)
         arrive(intake, BODIES)
 
@@ -112,12 +134,7 @@ async def test_delivery_of_a_closed_connection_is_stored_with_its_batch() -> Non
     core = CoreDouble()
     async with running(TOKEN, core=core) as intake:
         connections = await used_connections(intake)
-        core.pause()
-        arrive(intake, BODIES)
-        await asyncio.to_thread(core.running.wait)
-        protocols(intake)[0].abort()
-        await until(lambda: len(protocols(intake)) == len(BODIES) - 1)
-        core.may_continue.set()
+        await close_first_while_committing(intake)
 
         assert await statuses(connections[1:]) == [200] * 2
         assert [delivery.body for delivery in core.deliveries[3:]] == BODIES
@@ -160,17 +177,9 @@ async def test_deliveries_of_a_batch_that_does_not_fit_into_the_journal_are_writ
 
 @on_uvloop
 async def test_postponed_delivery_of_a_batch_is_told_that_the_journal_is_full() -> None:
-    class PostponingCore(CoreDouble):
-        def transcode(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as in its base class
-            committed = super().transcode(deliveries, segment)
-            if len(deliveries) > 1:
-                committed.outcomes[-1] = OutcomeDouble("postponed")
-                appender.full = "the disk is full"
-            return committed
-
     appender = AppenderDouble()
     limits = Limits(answer_deadline_s=0.5)
-    async with running(TOKEN, core=PostponingCore(), appender=appender, limits=limits) as intake:
+    async with running(TOKEN, core=PostponingCore(appender), appender=appender, limits=limits) as intake:
         connections = await used_connections(intake)
         arrive(intake, BODIES)
         answers = [await connection.answer() for connection in connections]
@@ -183,12 +192,7 @@ async def test_accepted_delivery_of_a_closed_connection_is_counted() -> None:
     core = CoreDouble(special={BODIES[1]: OutcomeDouble("malformed", message="not a message")})
     async with running(TOKEN, core=core) as intake:
         connections = await used_connections(intake)
-        core.pause()
-        arrive(intake, BODIES)
-        await asyncio.to_thread(core.running.wait)
-        protocols(intake)[0].abort()
-        await until(lambda: len(protocols(intake)) == len(BODIES) - 1)
-        core.may_continue.set()
+        await close_first_while_committing(intake)
         await statuses(connections[1:])
 
         assert intake.counted("deliveries", "d", "200") == len(BODIES) + 2
