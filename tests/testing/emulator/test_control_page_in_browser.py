@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.browser import accessibility_violations, chromium, faultless_page
+from tests.support.browser import accessibility_violations, chromium, faultless_page, needs_chromium
 from tests.support.emulator import REDIRECT_URI, RunningEmulator
 
 
+@needs_chromium
 async def test_control_page_is_accessible_and_installs_and_disables(platform: RunningEmulator) -> None:
     url = platform.facts["control_url"]
     viewport = {"width": 320, "height": 640}
