@@ -46,7 +46,7 @@ from tests.support.fake_clickhouse import (
 from tests.support.segments import Segment, SegmentMaker, stored_days
 
 AGES_DAYS = (0, 0, 1, 2, 2, 2)
-FILE_BYTES_MAX = 20_000
+FILE_BYTES_MAX = 10_000
 REFILLED_FILE_BYTES_MAX = 1_000
 MERGED_FILE_BYTES_MAX = 2_000
 """Below the largest file of a merged part of 4,000 small rows."""
