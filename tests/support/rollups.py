@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
@@ -117,6 +117,23 @@ def due_count(store: Store, closing: Closing = CLOSING) -> int:
 
 class Killed(Exception):  # noqa: N818 - an event
     """The process was killed."""
+
+
+class InterleavedStore:
+    """Store in which something happens before a statement."""
+
+    definition_version = None
+
+    def __init__(self, store: Store, statement: int, event: Callable[[], object]) -> None:
+        self._store = store
+        self._event = event
+        self.left = statement
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        self.left -= 1
+        if self.left == 0:
+            self._event()
+        return self._store.rows(statement, parameters)
 
 
 class KilledStore:

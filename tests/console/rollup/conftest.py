@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,15 +36,20 @@ def tables(engine_dir: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture(scope="session")
-def derived(engine_dir: Path) -> Iterator[Derived]:
-    """Derive the closed hours once, because that takes longer than most tests."""
+@contextmanager
+def derived_once(engine_dir: Path, spans: Sequence[Span]) -> Iterator[Derived]:
+    """Derive the closed hours of spans once, because that takes longer than most tests."""
     with engines.embedded(engine_dir) as store:
         schema.apply(store, schema_sources(), 30, PROMOTED)
-        spans = random_spans(random.Random(31))
         insert(store, spans)
         derive_all(store)
         yield Derived(str(store.rows("SELECT currentDatabase()")[0][0]), spans)
+
+
+@pytest.fixture(scope="session")
+def derived(engine_dir: Path) -> Iterator[Derived]:
+    with derived_once(engine_dir, random_spans(random.Random(31))) as derived:
+        yield derived
 
 
 @pytest.fixture(params=engines.KINDS)

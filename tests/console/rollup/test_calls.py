@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,11 @@ import pytest
 from receiver.console.queries.rollup.calls import derive_calls, due_calls
 from receiver.console.queries.rollup.derivation import Closing
 from receiver.console.queries.rollup.tables import HOUR_NS
-from receiver.engine import schema
 from receiver.engine.store import Parameters, Store
-from tests.console.rollup.conftest import Derived, copy_tables
+from tests.console.rollup.conftest import Derived, copy_tables, derived_once
 from tests.support import engines
 from tests.support.answers import ask
-from tests.support.attribute_rollups import PROMOTED
 from tests.support.call_rollups import assert_equal, call, call_spans, hours_of
-from tests.support.fake_clickhouse import schema_sources
 from tests.support.random_filters import NOW_S, Span, insert
 from tests.support.rollups import (
     DAY_S,
@@ -27,6 +25,7 @@ from tests.support.rollups import (
     HOUR_S,
     MIDNIGHT_S,
     TO_NS,
+    InterleavedStore,
     Killed,
     KilledStore,
     derive_all,
@@ -39,13 +38,8 @@ LATER = Closing(NOW_S + 601, 600)
 
 @pytest.fixture(scope="module")
 def derived_calls(engine_dir: Path) -> Iterator[Derived]:
-    """Derive the closed hours once, because that takes longer than most tests."""
-    with engines.embedded(engine_dir) as store:
-        schema.apply(store, schema_sources(), 30, PROMOTED)
-        spans = call_spans(random.Random(81))
-        insert(store, spans)
-        derive_all(store)
-        yield Derived(str(store.rows("SELECT currentDatabase()")[0][0]), spans)
+    with derived_once(engine_dir, call_spans(random.Random(81))) as derived:
+        yield derived
 
 
 @pytest.fixture
@@ -180,20 +174,6 @@ def test_hour_of_a_call_that_two_projects_store_is_read_from_the_spans(
 def test_spans_that_arrive_during_a_derivation_are_not_missed(store: Store, spans: list[Span]) -> None:
     rng = random.Random(85)
 
-    class Interleaved:
-        """Store that receives a caller before a statement."""
-
-        definition_version = None
-
-        def __init__(self, statement: int) -> None:
-            self.left = statement
-
-        def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-            self.left -= 1
-            if self.left == 0:
-                insert(store, [caller])
-            return store.rows(statement, parameters)
-
     # After the slots were read, and after the rows were written.
     for statement in (3, 5):
         caller = call(rng, 9_000 + 2 * statement, None, NOON * HOUR_S, NOW_S) | {"ServiceName": "late"}
@@ -201,7 +181,7 @@ def test_spans_that_arrive_during_a_derivation_are_not_missed(store: Store, span
         insert(store, [called])
         derive_all(store, LATER)
         store.command("TRUNCATE TABLE otel_calls")
-        interleaved: Any = Interleaved(statement)
+        interleaved: Any = InterleavedStore(store, statement, partial(insert, store, [caller]))
         derive_calls(interleaved, NOON - 1, NOON + 2, due_calls(interleaved, DAY))
 
         assert interleaved.left <= 0

@@ -17,7 +17,7 @@ from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
 from receiver.console.queries.rollup.derivation import Closing, Settled, derive, survey
 from receiver.console.queries.rollup.slots import invalidate, read_slots
 from receiver.console.queries.rollup.tables import HOUR_NS
-from receiver.engine.store import Parameters, Store
+from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from tests.support import attribute_rollups as of_attributes
 from tests.support import engines
@@ -31,6 +31,7 @@ from tests.support.rollups import (
     HOUR_S,
     MIDNIGHT_S,
     TO_NS,
+    InterleavedStore,
     Killed,
     KilledStore,
     assert_equal,
@@ -307,22 +308,9 @@ def test_damaged_rollup_is_not_read_and_derived_again(
 def test_two_derivations_of_an_hour_at_once_leave_one_result(store: Store, spans: list[Span]) -> None:
     hour = MIDNIGHT_S // HOUR_S
 
-    class Interleaved:
-        """Store in which a second derivation runs before a statement of the first."""
-
-        definition_version = None
-
-        def __init__(self, statement: int) -> None:
-            self.left = statement
-
-        def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-            self.left -= 1
-            if self.left == 0:
-                derive(store, [hour], CLOSING)
-            return store.rows(statement, parameters)
-
     for statement in range(1, 10):
-        derive(Interleaved(statement), [hour], CLOSING)  # type: ignore[arg-type]  # only what is used
+        interleaved: Any = InterleavedStore(store, statement, lambda: derive(store, [hour], CLOSING))
+        derive(interleaved, [hour], CLOSING)
         assert_equal(store, spans, slots_min=40)
 
 
