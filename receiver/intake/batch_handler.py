@@ -59,7 +59,7 @@ class BatchHandler:
         """Return what collects the deliveries with this head; `None` if each needs steps of its own."""
         sender = request_head.only_sender
         # The receipts of a drain that waits for the store come one by one.
-        if sender is None or request_head.is_endpoint_test or sender.drain.acknowledge == "store":
+        if sender is None or sender.drain.acknowledge == "store":
             return None
         fast_sender = sender.collected.get(request_head.encodings)
         if fast_sender is None:

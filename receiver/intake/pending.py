@@ -89,6 +89,7 @@ class PendingDelivery:
         "until_stored",
         "weight_bytes",
     )
+    count = 1
 
     def __init__(
         self,
@@ -111,8 +112,6 @@ class PendingDelivery:
         """Whether it has its receipt or was abandoned."""
         self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
 
-    count = 1
-
     def split(self) -> Sequence[PendingDelivery]:
         return (self,)
 
@@ -121,13 +120,13 @@ class PendingDelivery:
             self.is_resolved = True
             # Drop the callback before the call: it refers to the connection, which should not outlive its
             # answer.
-            on_receipt, self._on_receipt = self._on_receipt, ignore_receipt
+            on_receipt, self._on_receipt = self._on_receipt, _ignore
             on_receipt(receipt)
 
     def abandon(self) -> None:
         """Discard the future receipt, and free the callback."""
         self.is_resolved = True
-        self._on_receipt = ignore_receipt
+        self._on_receipt = _ignore
 
     def release_body(self) -> None:
         self.delivery = RELEASED
@@ -138,7 +137,7 @@ RELEASED = Delivery("", b"", ContentKind.PROTOBUF, (), 0, strict=False, body_byt
 """Replaces a delivery whose body was released."""
 
 
-def ignore_receipt(_: Outcome | ReceiverError) -> None:
+def _ignore(_: Outcome | ReceiverError) -> None:
     """Discard a receipt."""
 
 

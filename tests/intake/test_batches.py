@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
+import time
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from receiver import transcode
+from receiver.errors import DiskTrouble
 from receiver.intake.connections import protocol as protocol_module
 from receiver.intake.connections.fast_path_protocol import FastPathProtocol
+from receiver.intake.pending import delivery_digests
 from receiver.intake.routes import Routes
+from receiver.journal.writer_notes import SegmentOutcome
 from receiver.model import Delivery, SegmentId
 from receiver.settings import Drain, Limits
+from receiver.transcode import FastBatch
 from tests.support.intake import (
     SPAN_BODY,
     AppenderDouble,
@@ -27,9 +34,13 @@ from tests.support.intake import (
     running,
     until,
 )
+from tests.support.redelivery import POLICY, delivery
+from tests.support.segments import DIGEST_KEY
 
 TOKEN = Drain(name="d", tokens=("t",))
 BEARER = "Bearer t"
+SEGMENT = SegmentId(7, 0)
+"""The segment of `AppenderDouble`."""
 BODIES = [SPAN_BODY * count for count in (2, 3, 4)]
 
 
@@ -159,9 +170,7 @@ async def test_batch_past_its_deadline_is_refused_and_not_written() -> None:
 
 
 @on_uvloop
-async def test_deliveries_of_a_batch_that_does_not_fit_into_the_journal_are_written_when_there_is_room() -> (
-    None
-):
+async def test_deliveries_that_do_not_fit_into_the_journal_are_written_when_there_is_room() -> None:
     appender = AppenderDouble()
     async with running(TOKEN, appender=appender) as intake:
         connections = await used_connections(intake)
@@ -224,6 +233,87 @@ async def test_settings_that_change_before_a_batch_is_taken_apply_to_it() -> Non
 
         assert await statuses(connections) == [401] * 3
         assert len(intake.core.deliveries) == len(connections)
+
+
+@on_uvloop
+async def test_batch_whose_record_the_disk_refuses_is_not_acknowledged() -> None:
+    appender = AppenderDouble()
+    async with running(TOKEN, appender=appender) as intake:
+        connections = await used_connections(intake)
+        appender.trouble = [DiskTrouble("the disk refuses writes")]
+        arrive(intake, BODIES)
+
+        assert await statuses(connections) == [503] * 3
+        assert len(appender.appended) == len(connections)
+
+
+@on_uvloop
+async def test_deliveries_of_other_drains_kinds_and_codings_are_in_other_batches() -> None:
+    strict = Drain(name="strict", tokens=("u",), strict=True)
+    requests = [
+        request(BODIES[0], authorization=BEARER),
+        request(gzip.compress(BODIES[1]), authorization=BEARER, content_encoding="gzip"),
+        request(b"{}", authorization=BEARER, content_type="application/json"),
+        request(BODIES[2], authorization="Bearer u"),
+    ]
+    started_ns = time.time_ns()
+    async with running(TOKEN, strict) as intake:
+        connections = [await intake.connect() for _ in requests]
+        for connection, sent in zip(connections, requests, strict=True):
+            assert (await connection.exchange(sent)).status == 200
+        for protocol, sent in zip(protocols(intake), requests, strict=True):
+            protocol.data_received(sent)
+        answers = [(await connection.answer()).body for connection in connections]
+
+    times_ns = [delivery.received_at_ns for delivery in intake.core.deliveries]
+    first, again = (
+        [each._replace(received_at_ns=0) for each in group]
+        for group in (intake.core.deliveries[:4], intake.core.deliveries[4:])
+    )
+    assert sorted(first) == sorted(again)
+    assert {(each.drain, each.encodings, each.strict) for each in first} == {
+        *(("d", (), False), ("d", ("gzip",), False), ("strict", (), True))
+    }
+    assert started_ns <= min(times_ns) <= max(times_ns) <= time.time_ns()
+    assert answers == [b"", b"", b"{}\n", b""]
+
+
+@on_uvloop
+async def test_delivery_that_waits_for_the_store_gets_its_own_outcome_behind_a_batch() -> None:
+    class RealCore(CoreDouble):
+        def __call__(self, members: Sequence[Delivery | FastBatch], segment: SegmentId) -> Any:  # noqa: ANN401 - `Commit`
+            self.running.set()
+            self.may_continue.wait(10)
+            return transcode.commit(POLICY, members, segment, DIGEST_KEY)
+
+    def sent(number: int, authorization: str = BEARER) -> bytes:
+        body = delivery(number).body
+        return request(body, authorization=authorization, content_type="application/json")
+
+    waiting = Drain(name="waiting", tokens=("u",), acknowledge="store")
+    core = RealCore()
+    alone = transcode.commit(POLICY, [delivery(5, "waiting")], SEGMENT, DIGEST_KEY)
+    (digest,) = delivery_digests(alone.record, 1)
+    appender = AppenderDouble(stored={SEGMENT}, outcomes={SEGMENT: SegmentOutcome({digest: 1})})
+    async with running(TOKEN, waiting, core=core, appender=appender) as intake:
+        first, *others, last = [await intake.connect() for _ in range(5)]
+        for number, connection in enumerate((first, *others)):
+            assert (await connection.exchange(sent(number))).status == 200
+        assert (await last.exchange(sent(4, "Bearer u"))).body == b"{}\n"
+        core.pause()
+        first.writer.write(sent(6))
+        await asyncio.to_thread(core.running.wait)
+        for number, protocol in enumerate(protocols(intake)[1:4]):
+            protocol.data_received(sent(number))
+        await until(lambda: intake.held_count() == 1)  # the batch
+        last.writer.write(sent(5, "Bearer u"))
+        await until(lambda: intake.held_count() == 2)
+        core.may_continue.set()
+        answered = await statuses([first, *others])
+        partial = await last.answer()
+
+    assert answered == [200] * 4
+    assert b"1 spans that ClickHouse refuses" in partial.body
 
 
 @on_uvloop
