@@ -175,7 +175,7 @@ class FastConnection:
     def take_answered(self) -> tuple[int, float]:
         """Return the number of answers since the last call, and the time of the last answer."""
     def close(self) -> None:
-        """Forget the protocol and its transport. A delivery that waits is stored, but not answered."""
+        """Drop the references to the protocol and its transport. An unanswered delivery is still stored."""
 
 @final
 class FastSender:

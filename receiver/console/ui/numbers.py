@@ -38,7 +38,7 @@ def per_minute(number: float, seconds: float) -> str:
     """Return a rate: `1,240/min`. A rate below 1/min is per hour or day: `1.5/h`, `0.2/d`."""
     rate, unit = number * 60 / seconds if seconds else 0.0, "min"
     for factor, longer in ((60, "h"), (24, "d")):
-        # As it is shown: 0.997/h is 1/h, and not 24/d.
+        # Compared after rounding, so that 0.997 an hour is shown as 1/h and not as 24/d.
         if 0 < float(f"{rate:.2g}") < 1:
             rate, unit = rate * factor, longer
     return f"{rate:,.0f}/{unit}" if rate >= 10 or not rate else f"{rate:.2g}/{unit}"  # noqa: PLR2004

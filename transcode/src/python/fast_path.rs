@@ -144,7 +144,7 @@ impl FastConnection {
         (std::mem::take(&mut self.answered), self.answered_at)
     }
 
-    /// Forgets the protocol and its transport. A delivery that waits is stored, but not answered.
+    /// Drops the references to the protocol and its transport. An unanswered delivery is still stored.
     fn close(this: &Bound<'_, Self>) {
         let mut connection = this.borrow_mut();
         let forgotten = (

@@ -15,7 +15,7 @@ FIRST_S_MIN_BY_KEY = 6 * 3_600
 """Shortest first part. With a filter by project or service it is longer, because six hours then cost little
 more than a statement."""
 GROWTH = 8
-"""Each further part reaches back this many times as far as the one before."""
+"""Each further part is this many times as long as the one before."""
 
 
 def newest_first(
