@@ -3,7 +3,8 @@
     otel_calls          calls, errors and durations by caller and called service
 
 A call and its caller may start in different hours and be stored by different INSERTs, so the calls of an
-hour depend on the spans of three hours. They are derived after the slots of these hours, and have versions of their own.
+hour depend on the spans of three hours. They are derived after the slots of these hours, and have versions of
+their own.
 
 Invariant: the total row of an hour has the versions of the three slots, which were read before any span. The
 calls are read only while the slots have these versions and no late spans, so no span was added since.
