@@ -87,7 +87,8 @@ class Bench:
     def _try(self, name: str, action: Callable[[], object]) -> bool:
         try:
             action()
-        except MeasurementError as error:
+        # A process that ended has no files in /proc any more.
+        except (MeasurementError, OSError) as error:
             self.results.skipped[name] = str(error)
             log(f"{name} skipped: {error}")
             return False
