@@ -290,8 +290,11 @@ def rewrite(
     acknowledges the deliveries.
     """
 
-def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
-    """Return runs of rows with the same day: first row, row after the last, day since 1970 (UTC)."""
+def day_runs(segment: bytes, shards: int) -> list[tuple[int, int, int, int]]:
+    """Return runs of rows with the same day and shard: first row, row after the last, day since 1970, shard.
+
+    `shards`: number of shards of the cluster. 0 without one; the shards are then 0, too.
+    """
 
 @final
 class ExplainedTrace:

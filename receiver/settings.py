@@ -89,6 +89,10 @@ class Store(Frozen, frozen=True):
     """Secret (`password_file` in the file). Never printed."""
     database: Annotated[str, Range(1, 64)] = "otel"
     """Database of the table `otel_traces`; a path in the URL takes precedence."""
+    cluster: Annotated[str, Range(0, 64)] = ""
+    """Name of the ClickHouse cluster on whose nodes the tables are. Empty: on the server of the URL only."""
+    storage_policy: Annotated[str, Range(0, 64)] = ""
+    """Storage policy of a server, which its table of spans is created with. Empty: the server's default."""
     retention_days: Annotated[int, Range(0, 20_000)] = 30
     """Days until spans are deleted; 0: never."""
     late_margin_days: Annotated[int, Range(0, 20_000)] = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import quote, unquote, urlsplit
@@ -77,6 +78,8 @@ _STORE_FORMS = "expected 'embedded' or http(s)://user@host:port/database"
 _NATIVE_PORT = re.compile(r":(9000|9440)(?:/|$)")
 DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Allowed names of a database."""
+CLUSTER = re.compile(r"[A-Za-z0-9_.-]+")
+"""Allowed names of a cluster and of a storage policy: they become parts of statements, in quotes."""
 
 
 def parse_store_url(text: str) -> StoreUrl | None:
@@ -111,6 +114,13 @@ def parse_store_url(text: str) -> StoreUrl | None:
         password=unquote(parts.password or ""),
         database=_database(parts.path),
     )
+
+
+def cluster_problems(settings: Settings) -> Iterator[str]:
+    store = settings.store
+    for key, name in (("cluster", store.cluster), ("storage_policy", store.storage_policy)):
+        if name and not CLUSTER.fullmatch(name):
+            yield f"store.{key} is {name!r}; expected letters, digits and . _ -"
 
 
 def listen_addresses(settings: Settings) -> dict[str, str]:

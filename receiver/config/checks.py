@@ -32,6 +32,7 @@ from receiver.config.addresses import (
     CLICKHOUSE,
     DATABASE,
     Address,
+    cluster_problems,
     is_beyond_loopback,
     listen_addresses,
     parse_address,
@@ -361,6 +362,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (address_problems, ("platform",)),
     (webhook_problems, ("platform.webhook", "limits.inflight_bytes_max", "drain.path")),
     (_database, ("store.database",)),
+    (cluster_problems, ("store.cluster", "store.storage_policy")),
     (_store_url, ("store.url",)),
     (_store_password, ("store.url", "store.password")),
     (promoted_problems, ("store.promoted_attributes",)),
@@ -386,7 +388,11 @@ def require_place(settings: Settings) -> None:
 
 
 def require_engine(settings: Settings) -> None:
-    """Raise `OperatorError` if the embedded store is configured and not installed."""
+    """Raise `OperatorError` if the embedded store is configured and not installed, or with a cluster."""
+    if settings.store.url == "embedded" and settings.store.cluster:
+        raise OperatorError(
+            "store.cluster is set for the embedded store; expected a server of the cluster in store.url"
+        )
     if settings.store.url == "embedded" and find_spec("chdb") is None:
         raise OperatorError(
             "the embedded store needs chdb, which is not installed; expected `pip install '.[embedded]'` "

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -46,13 +46,22 @@ class ClickHouseStore(SqlStore):
     """Store on a ClickHouse server. Clients connect on first use, because the server may be down at start."""
 
     embedded = False
+    _insert_settings: ClassVar[Mapping[str, str]] = {}
     _running_id = Sql("query_id")
 
-    def __init__(
-        self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int, receiver: str
+    def __init__(  # noqa: PLR0913 - the settings of a connection
+        self,
+        url: StoreUrl,
+        *,
+        database: str,
+        password: str,
+        insert_timeout_s: int,
+        receiver: str,
+        cluster: str = "",
     ) -> None:
         """`database` and `password` are used if the URL does not contain them."""
         super().__init__(receiver=receiver)
+        self._cluster = cluster
         self._url = url
         self._place = str(Address(url.host, url.port))
         self._pool = pool_without_redirects(url.host, url.port, is_secure=url.secure)
@@ -87,9 +96,12 @@ class ClickHouseStore(SqlStore):
         )
 
     def create_database(self) -> None:
+        self._create_database()
+
+    def _create_database(self, on_cluster: str = "") -> None:
         try:
             client = self._connect(None)
-            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
+            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}{on_cluster}")
         except ClickHouseError as error:
             raise trouble_of(error, self._place, self._login) from error
 
@@ -117,6 +129,7 @@ class ClickHouseStore(SqlStore):
                 client,
                 {
                     **pins(client),
+                    **self._insert_settings,
                     "database": self._database,
                     # Without this, the server may send 200 before it has executed the INSERT.
                     "wait_end_of_query": "1",

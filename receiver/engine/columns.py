@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from receiver.engine.cluster import local_table
 from receiver.engine.store import TABLE, Store
 from receiver.errors import StoreTrouble
 from receiver.transcode import COLUMNS
@@ -123,11 +124,17 @@ class ColumnCheck:
 
 def altered_table(store: Store, expected: Mapping[str, Columns]) -> str:
     """Describe the first table whose columns would change values; empty if there is none."""
-    actual = dict(store.rows(_COLUMNS_OF_TABLES, {"tables": list(expected)}))
+    actual = dict(store.rows(_COLUMNS_OF_TABLES, {"tables": _with_local(expected)}))
     for table, columns in expected.items():
-        if table in actual and (difference := alteration(actual[table], columns)):
-            return f"'{table}' was altered: {difference}"
+        for name in {table, local_table(table)} & actual.keys():
+            if difference := alteration(actual[name], columns):
+                return f"'{name}' was altered: {difference}"
     return ""
+
+
+def _with_local(tables: Iterable[str]) -> list[str]:
+    """Return the names of tables, and of those that have their rows on a cluster."""
+    return sorted({name for table in tables for name in (table, local_table(table))})
 
 
 def columns_of(sources: Sequence[tuple[str, str]]) -> dict[str, Columns]:
@@ -162,11 +169,8 @@ def altered_merging(store: Store, sources: Sequence[tuple[str, str]]) -> str:
     Other engines than `MergeTree` and its variants merge nothing.
     """
     merged = {table: rest for _, text in sources for table, *rest in _MERGED.findall(text)}
-    merged |= {
-        table: merged[of] for _, text in sources for table, of in _COPIED.findall(text) if of in merged
-    }
-    for name, engine, definition, key in store.rows(_MERGED_TABLES, {"tables": sorted(merged)}):
-        kind, version, sorted_by = merged[name]
+    for name, engine, definition, key in store.rows(_MERGED_TABLES, {"tables": _with_local(merged)}):
+        kind, version, sorted_by = merged[name.removesuffix("_local")]
         # Replicated and Shared tables have more arguments, before the version.
         arguments = _ARGUMENTS.match(_QUOTED.sub("", definition))
         is_version = arguments is not None and arguments[1].split(", ")[-1] == version
@@ -179,7 +183,7 @@ def altered_merging(store: Store, sources: Sequence[tuple[str, str]]) -> str:
 
 def altered_values(store: Store, sources: Sequence[tuple[str, str]]) -> str:
     """Describe the first column that loses its values by age, or the view that selects other rows, if any."""
-    for (table,) in store.rows(_TABLES_WITH_COLUMN_TTL, {"tables": list(columns_of(sources))}):
+    for (table,) in store.rows(_TABLES_WITH_COLUMN_TTL, {"tables": _with_local(columns_of(sources))}):
         return f"'{table}' was altered: a column has a TTL, which deletes its values"
     for view, expected in (found for _, text in sources for found in _SELECTED.findall(text)):
         for actual, select in store.rows(_VIEW, {"view": view, "expected": expected}):

@@ -100,7 +100,7 @@ def _has(store: Store, right: str, database: str) -> bool:
 
 
 def _tables(store: Store, settings: Settings, sources: list[tuple[str, str]]) -> Iterator[Finding]:
-    status = schema.status(store, sources, *schema.wanted(settings))
+    status = schema.status(store, sources, *schema.wanted(settings), layout=schema.layout_of(settings))
     if status.unusable:
         yield Finding("problem", f"{status.unusable}; `trace-drain schema apply` prints what to do")
     elif status.missing:

@@ -20,6 +20,7 @@ from receiver.clock import NOTE_NAME
 from receiver.config.addresses import parse_store_url
 from receiver.durable.files import DISK, make_directories, open_or_create
 from receiver.engine.clickhouse import ClickHouseStore
+from receiver.engine.cluster_store import ClusterStore
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.expiry import Clock, refuse_to_open
 from receiver.engine.store import Store
@@ -48,12 +49,14 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
             disk_free_min=disk_free_min,
             disk_floor_bytes=settings.journal.disk_free_min,
         )
-    return ClickHouseStore(
+    store_class = ClusterStore if settings.store.cluster else ClickHouseStore
+    return store_class(
         url,
         database=settings.store.database,
         password=settings.store.password,
         insert_timeout_s=settings.store.insert_timeout_s,
         receiver=_name_of(settings),
+        cluster=settings.store.cluster,
     )
 
 

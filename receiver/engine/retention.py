@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from receiver.engine.cluster import Layout
 from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store
 
 ROLLUP_TABLES = (
@@ -35,9 +36,9 @@ def retention_of(store: Store, table: str) -> int | None:
     return int(days[1]) if days else 0
 
 
-def set_retention(store: Store, retention_days: int) -> list[str]:
+def set_retention(store: Store, retention_days: int, layout: Layout) -> list[str]:
     """Change the tables' TTL to the setting. Existing parts are not rewritten for it."""
-    if retention_of(store, TABLE) == retention_days:
+    if retention_of(store, layout.stored(TABLE)) == retention_days:
         return []
     rollups = [(table, "Hour", " + INTERVAL 7 DAY") for table in ROLLUP_TABLES]
     # The main table last: its TTL is the one that is compared, so an interrupted change is repeated.
@@ -46,16 +47,16 @@ def set_retention(store: Store, retention_days: int) -> list[str]:
         (COMPANION, "End", " + INTERVAL 2 DAY"),
         (TABLE, "Timestamp", ""),
     ):
-        _modify_ttl(store, table, column, retention_days, extra)
+        _modify_ttl(store, layout.altered(table), column, retention_days, extra)
     return [f"retention of {retention_days} days"]
 
 
-def set_event_retention(store: Store, days: int) -> list[str]:
+def set_event_retention(store: Store, days: int, layout: Layout) -> list[str]:
     """Change the TTL of deployment events to the setting."""
     # `None`: sources of an older release, without the table.
-    if retention_of(store, DEPLOYMENT_EVENTS) in {days, None}:
+    if retention_of(store, layout.stored(DEPLOYMENT_EVENTS)) in {days, None}:
         return []
-    _modify_ttl(store, DEPLOYMENT_EVENTS, "FetchedAt", days)
+    _modify_ttl(store, layout.altered(DEPLOYMENT_EVENTS), "FetchedAt", days)
     return [f"retention of {days} days for deployment events"]
 
 

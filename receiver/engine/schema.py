@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from receiver import __version__
+from receiver.config.addresses import parse_store_url
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted
+from receiver.engine.cluster import ONE_SERVER, Layout
 from receiver.engine.retention import ROLLUP_TABLES, retention_of, set_event_retention, set_retention
 from receiver.engine.sql_text import compose, identifier
 from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE, Store, Version
@@ -50,7 +52,7 @@ TABLE_ALREADY_EXISTS = 57
 PROMOTED = "promoted attributes"
 """Name of their columns, in the lists of what is applied and what is missing."""
 
-_OF_TABLE = re.compile(r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALTER TABLE) (\w+)")
+_OF_TABLE = re.compile(r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALTER TABLE) (?:\w+\.)?(\w+)")
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 _CONDITION = re.compile(r"\s*-- if (\w+)$")
 _COMMENT = re.compile(r"--.*")
@@ -84,6 +86,8 @@ class Status:
     """Retention of the main table; `None` if there is no table yet."""
     settings: tuple[tuple[str, str], ...]
     """Settings that decide whether acknowledged rows survive a crash."""
+    nodes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Nodes of the cluster, and the tables that each lacks."""
 
 
 def wanted(settings: Settings) -> tuple[int, tuple[PromotedAttribute, ...], int]:
@@ -92,13 +96,22 @@ def wanted(settings: Settings) -> tuple[int, tuple[PromotedAttribute, ...], int]
     return store.retention_days, promoted_attributes(store.promoted_attributes), events.retention_days
 
 
+def layout_of(settings: Settings) -> Layout:
+    store, url = settings.store, parse_store_url(settings.store.url)
+    return Layout(store.cluster, (url.database if url else "") or store.database, store.storage_policy)
+
+
 def emit(
     sources: Sequence[tuple[str, str]],
     engine: Engine,
     retention_days: int,
     event_retention_days: int = EVENT_RETENTION_DAYS,
+    layout: Layout = ONE_SERVER,
 ) -> list[Statement]:
-    """Return the statements for an engine. `sources`: file name and text of each migration."""
+    """Return the statements for an engine. `sources`: file name and text of each migration.
+
+    On a cluster a migration may have two statements, which have its number.
+    """
     facts = {
         "retention": retention_days > 0,
         "event_retention": event_retention_days > 0,
@@ -109,9 +122,10 @@ def emit(
     days = {"{retention_days}": str(retention_days), "{event_retention_days}": str(event_retention_days)}
     rendered = ((name, _render(text, facts, days)) for name, text in sources)
     return [
-        Statement(int(name[:4]), name.removesuffix(".sql"), sql)
+        Statement(int(name[:4]), name.removesuffix(".sql"), statement)
         for name, sql in rendered
         if _COMMENT.sub("", sql).strip()
+        for statement in layout.statements(sql)
     ]
 
 
@@ -122,6 +136,7 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
     attributes: Sequence[PromotedAttribute] = (),
     event_retention_days: int = EVENT_RETENTION_DAYS,
     *,
+    layout: Layout = ONE_SERVER,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
     """Apply the missing statements, the columns of promoted attributes, and the retention.
@@ -129,26 +144,28 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
     Returns the names of the changes that were made. Raises `OperatorError` if a table cannot be used.
     """
     engine = _engine_with_database(store)
-    statements = emit(sources, engine, retention_days, event_retention_days)
+    statements = emit(sources, engine, retention_days, event_retention_days, layout)
+    if layout.cluster:
+        layout.require_macros(store)
     # Before the first change: a table of another program must stay as it is.
     refuse_unusable(store)
     if (
         # Without the lock first: nearly every start finds nothing to do and must not wait for others.
-        not _pending(store, statements)
-        and retention_of(store, TABLE) == retention_days
-        and retention_of(store, DEPLOYMENT_EVENTS) in {event_retention_days, None}
+        not _pending(store, statements, layout)
+        and retention_of(store, layout.stored(TABLE)) == retention_days
+        and retention_of(store, layout.stored(DEPLOYMENT_EVENTS)) in {event_retention_days, None}
         and not (attributes and promoted.outdated(store, attributes, engine.version))
     ):
         refuse_altered(store, sources)
         return []
     with _locked(store, sleep):
         # Read again under the lock, because another receiver may have applied some in the meantime.
-        pending = _pending(store, statements)
+        pending = _pending(store, statements, layout)
         _unrecord(store, pending)
-        changes = [_apply_one(store, engine, statement) for statement in pending]
+        changes = list(dict.fromkeys(_apply_one(store, engine, statement) for statement in pending))
         changes += _promote(store, attributes, engine)
-        changes += set_event_retention(store, event_retention_days)
-        changes += set_retention(store, retention_days)
+        changes += set_event_retention(store, event_retention_days, layout)
+        changes += set_retention(store, retention_days, layout)
     # After the statements, which bring the tables of an older release up to date.
     refuse_altered(store, sources)
     return changes
@@ -174,18 +191,20 @@ def dropped(store: Store, sources: Sequence[tuple[str, str]], *, has_stored: boo
     return sorted(known - existing - {*ROLLUP_TABLES})
 
 
-def status(
+def status(  # noqa: PLR0913 - as `apply`
     store: Store,
     sources: Sequence[tuple[str, str]],
     retention_days: int,
     attributes: Sequence[PromotedAttribute] = (),
     event_retention_days: int = EVENT_RETENTION_DAYS,
+    *,
+    layout: Layout = ONE_SERVER,
 ) -> Status:
     """Return the state of the tables without changing anything."""
     engine = Engine(store.version(), store.embedded)
-    statements = emit(sources, engine, retention_days, event_retention_days)
-    names = [statement.name for statement in statements]
-    pending = {statement.name for statement in _pending(store, statements)}
+    statements = emit(sources, engine, retention_days, event_retention_days, layout)
+    names = list(dict.fromkeys(statement.name for statement in statements))
+    pending = {statement.name for statement in _pending(store, statements, layout)}
     if attributes and promoted.computes_columns(store):
         names.append(PROMOTED)
         pending |= {PROMOTED} if promoted.outdated(store, attributes, engine.version) else set()
@@ -194,9 +213,18 @@ def status(
         applied=tuple(name for name in names if name not in pending),
         missing=tuple(name for name in names if name in pending),
         unusable=unusable_reason(store, sources),
-        retention_days=retention_of(store, TABLE),
-        settings=tuple(_durability(store)),
+        retention_days=retention_of(store, layout.stored(TABLE)),
+        settings=tuple(_durability(store, layout.stored(TABLE))),
+        nodes=tuple(_lacking(store, statements, layout)) if layout.cluster else (),
     )
+
+
+def _lacking(
+    store: Store, statements: Sequence[Statement], layout: Layout
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    expected = set[str]().union(*map(_tables_of, statements))
+    for node, tables in layout.tables_of_nodes(store).items():
+        yield f"shard {node.shard}, {node.host}", tuple(sorted(expected - tables))
 
 
 def _render(text: str, facts: dict[str, bool], days: dict[str, str]) -> str:
@@ -227,13 +255,16 @@ def _engine_with_database(store: Store) -> Engine:
     return Engine(version, store.embedded)
 
 
-def _existing(store: Store) -> set[str]:
+def _existing(store: Store, layout: Layout = ONE_SERVER) -> set[str]:
+    """Return the tables of the server; on a cluster those that every node has."""
+    if layout.cluster:
+        return set(frozenset.intersection(*layout.tables_of_nodes(store).values()))
     return {str(name) for (name,) in store.rows(_TABLES)}
 
 
-def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
+def _pending(store: Store, statements: list[Statement], layout: Layout) -> list[Statement]:
     applied = _recorded(store)
-    existing = _existing(store)
+    existing = _existing(store, layout)
     return [
         statement
         for statement in statements
@@ -293,17 +324,17 @@ def _promote(store: Store, attributes: Sequence[PromotedAttribute], engine: Engi
     return [PROMOTED] if columns else []
 
 
-def _durability(store: Store) -> Iterator[tuple[str, str]]:
+def _durability(store: Store, table: str) -> Iterator[tuple[str, str]]:
     """Yield the durability settings in effect: the engine's defaults, overridden by the table's own."""
     defaults = store.rows(
         "SELECT name, value FROM system.merge_tree_settings WHERE name IN "
         "('fsync_after_insert', 'fsync_part_directory', 'min_rows_to_fsync_after_merge', "
-        "'non_replicated_deduplication_window') ORDER BY name"
+        "'non_replicated_deduplication_window', 'replicated_deduplication_window') ORDER BY name"
     )
     query = store.rows(
         "SELECT create_table_query FROM system.tables "
         "WHERE database = currentDatabase() AND name = {table:String}",
-        {"table": TABLE},
+        {"table": table},
     )
     overrides = dict(re.findall(r"(\w+) = (\w+)", str(query[0][0]).partition("SETTINGS")[2])) if query else {}
     for name, value in defaults:

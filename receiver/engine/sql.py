@@ -23,7 +23,8 @@ from receiver.engine.columns import PROBE_ROW, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier, supported_settings
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
-from receiver.engine.sql_text import Sql, compose
+from receiver.engine.replicas import Count
+from receiver.engine.sql_text import Sql, compose, identifier
 from receiver.engine.store import (
     NO_FILTERS,
     TABLE,
@@ -63,12 +64,13 @@ NEWER_PINS = {
 }
 """Further settings of every INSERT, for engines that support them. Merges build the excluded indexes."""
 
-NO_DEDUPLICATION = {
+IDEMPOTENT_PINS = {
     "insert_deduplicate": "0",
     "deduplicate_insert": "disable",
     "deduplicate_insert_select": "disable",
+    "distributed_foreground_insert": "1",
 }
-"""Settings that disable deduplication, for idempotent statements that must run every time."""
+"""Settings of idempotent statements, which must run every time: without deduplication."""
 
 NO_SETTINGS: Mapping[str, str] = {}
 
@@ -78,19 +80,27 @@ CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 TRIAL_STALE_S = 3_600
 """Age from which on a trial table is stale. A trial takes as long as an INSERT, so its receiver has died."""
 
-_COUNT = compose("""
-SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
+
+def counts_of(table: Sql) -> Sql:
+    """Return the statement that counts rows of segments by day, as one array."""
+    return compose(
+        """
+SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans)) AS counts
 FROM
 (
     SELECT SegmentEpoch, SegmentSeq, _partition_id AS day, count() AS spans
-    FROM {table}
+    FROM {counted}
     WHERE SegmentSeq IN {seqs:Array(UInt64)} AND SegmentEpoch IN {epochs:Array(UInt64)}
       AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
                          AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     GROUP BY SegmentEpoch, SegmentSeq, day
 )
-SETTINGS max_threads = 1
-""")
+""",
+        counted=table,
+    )
+
+
+_COUNT = compose("{counts} SETTINGS max_threads = 1", counts=counts_of(identifier(TABLE)))
 
 _ROWS_BY_HEADING = compose(
     """
@@ -197,6 +207,10 @@ class SqlStore(Store, ABC):
             self._forget_client()
             raise trouble_of(error, self._place, self._login) from error
 
+    def shards(self) -> int:
+        """See `Store`."""
+        return 0
+
     def version(self) -> Version:
         major, minor, *_ = str(self.rows("SELECT version()")[0][0]).split(".")
         return Version(int(major), int(minor))
@@ -245,11 +259,14 @@ class SqlStore(Store, ABC):
         }
         segments = {location.segment for location in locations}
         counts: dict[SegmentId, dict[str, int]] = {}
-        for epoch, seq, day, rows in self._rows_of_array(_COUNT, parameters):
+        for epoch, seq, day, rows in self._counted(parameters, locations):
             # The statement filters epochs and numbers separately, so it may return other combinations.
             if (segment := SegmentId(epoch, seq)) in segments:
                 counts.setdefault(segment, {})[day] = rows
         return dict(counts)
+
+    def _counted(self, parameters: Parameters, _locations: Sequence[RowLocation]) -> list[Count]:
+        return self._rows_of_array(_COUNT, parameters)
 
     def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         parameters = {
@@ -260,9 +277,13 @@ class SqlStore(Store, ABC):
         return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in groups}
 
     def running(self, prefix: str) -> list[str]:
-        template = "SELECT groupArray({id}) FROM system.processes WHERE startsWith({id}, {prefix:String})"
-        statement = compose(template, id=self._running_id)
+        template = "SELECT groupArray({id}) FROM {processes} WHERE startsWith({id}, {prefix:String})"
+        statement = compose(template, id=self._running_id, processes=self._processes())
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
+
+    def _processes(self) -> Sql:
+        """Return the table of running statements."""
+        return identifier("system.processes")
 
     def _rows_of_array(self, statement: str, parameters: Parameters) -> list[Any]:
         """Run a query that returns one array. Raises if the answer was truncated and lacks the array."""
@@ -341,7 +362,7 @@ class SqlStore(Store, ABC):
         self, statement: str, parameters: Parameters | None, settings: Mapping[str, str] = NO_SETTINGS
     ) -> None:
         with self._client() as client:
-            supported = supported_settings(client, NO_DEDUPLICATION)
+            supported = supported_settings(client, IDEMPOTENT_PINS)
             client.query(statement, parameters=_bound(parameters), settings={**supported, **settings})
 
 

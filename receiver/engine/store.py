@@ -34,7 +34,8 @@ For proofs and checks whose answers contain no value of a row.
 """
 
 DayRows = Mapping[str, int]
-"""Row count by day; the day is written like the table's partition: `20260131`."""
+"""Row count by day; the day is written like the table's partition: `20260131`, on shard 2 of a cluster
+`2/20260131`."""
 
 
 class Version(NamedTuple):
@@ -58,6 +59,8 @@ class RowLocation(NamedTuple):
     segment: SegmentId
     received_ms: tuple[int, int]
     """Earliest and latest ReceivedAt of its rows, so that queries skip other parts and granules."""
+    rows: int = 0
+    """Number of rows that are expected; 0: unknown."""
 
 
 class ReadOnlyConnection(Protocol):
@@ -100,6 +103,9 @@ class Store(Protocol):
 
     def version(self) -> Version:
         """Return the version of the engine. Also the cheapest liveness check."""
+
+    def shards(self) -> int:
+        """Return the number of shards over which the cluster divides rows now; 0 without a cluster."""
 
     def create_database(self) -> None:
         """Create the database for the tables, unless it exists."""

@@ -10,8 +10,11 @@ BLOCK_ROWS_MAX = 65_536
 
 RowRange = tuple[int, int]
 """First row, and the row after the last row."""
-DayRun = tuple[int, int, int]
-"""Adjacent rows that start on the same day: first row, row after the last, days since 1970."""
+DayRun = tuple[int, int, int, int]
+"""Adjacent rows of a day and a shard: first row, row after the last, days since 1970, number of the shard.
+
+Without a cluster the shard is 0.
+"""
 NewIdentity = tuple[int, int, bool]
 """Identity of a rewritten segment: epoch, sequence number, whether it keeps the list of deliveries."""
 
@@ -75,5 +78,5 @@ class Core(Protocol):
     ) -> bytes:
         """Merge the blocks of a segment, keeping only these row ranges; with a new identity, if given."""
 
-    def day_runs(self, segment: bytes, /) -> Sequence[DayRun]:
-        """Return the runs of rows that start on the same day."""
+    def day_runs(self, segment: bytes, shards: int, /) -> Sequence[DayRun]:
+        """Return the runs of rows of the same day and of the same of `shards` shards (0: no cluster)."""

@@ -33,7 +33,8 @@ class Operations:
 
     def schema_status(self) -> schema.Status:
         """Return the state of the tables. Blocks."""
-        return schema.status(self._store, transcode.SCHEMAS, *schema.wanted(self._settings))
+        wanted, layout = schema.wanted(self._settings), schema.layout_of(self._settings)
+        return schema.status(self._store, transcode.SCHEMAS, *wanted, layout=layout)
 
     def ledger_report(self, query: Mapping[str, str]) -> LedgerReport:
         """Run a ledger query. Blocks."""

@@ -223,7 +223,10 @@ class WriterThread:
                 sums, _ = ledger.sums(watch)
             detect = partial(self.lost_tables.detect, self._store, transcode.SCHEMAS, sums, time.time())
             self._open_with_retries("store.lost", detect)
-            schema.apply(self._store, transcode.SCHEMAS, *wanted, sleep=self._stop_signal.sleep)
+            layout = schema.layout_of(self._settings)
+            schema.apply(
+                self._store, transcode.SCHEMAS, *wanted, layout=layout, sleep=self._stop_signal.sleep
+            )
             # At the start only: a trial table of our own cannot be in use now.
             self._store.forget_trials()
         except StoreTrouble as trouble:

@@ -12,18 +12,14 @@ from receiver.writer import outcome
 from receiver.writer.environment import Environment
 from receiver.writer.outcome import Comparison, Completeness
 from receiver.writer.segment_state import Evidence, Observation, RowsCounted, StillRunning, Unusable
+from receiver.writer.shards import Shards
 from receiver.writer.store_watch import FIRST_S, JITTER, StoreWatch
-from receiver.writer.units import OpenUnit
+from receiver.writer.units import OpenUnit, query_id_of
 
 KILL_AFTER_S = 30.0
 """Time that a statement whose response was lost may keep running before it is killed."""
 TURN_WAIT_MAX_S = 0.5
 """Time that the writer waits for such a statement before other segments get a turn."""
-
-
-def query_id_of(token: str) -> str:
-    """Return the query id of an INSERT with this token. A unit's id gives the prefix of all its query ids."""
-    return f"trace-drain-{token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +28,7 @@ class RowCounter:
     core: Core
     environment: Environment
     watch: StoreWatch
+    shards: Shards
 
     def count(self, content: OpenUnit, evidence: Evidence) -> Observation:
         """Count rows once no running statement can change the result, and compare them with the content.
@@ -62,7 +59,7 @@ class RowCounter:
         unknown.
         """
         try:
-            rows = outcome.rows_by_day(self.core.day_runs(content.unit.read()))
+            rows = outcome.rows_by_day(self.core.day_runs(content.unit.read(), self.shards.count))
         except ValueError as error:
             if counted and content.rows_stored != content.rows:
                 return Unusable("unreadable", f"{error}; {content.stored_text}", tuple(counted))

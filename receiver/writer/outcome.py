@@ -6,8 +6,8 @@
     anything else                 INCONSISTENT   needs an operator
 
 A day is a partition, and an INSERT writes one part per partition, so a day is stored completely or not at
-all. A day is due if none of its rows can have expired: an expired row may be missing although it was
-inserted.
+all. In a cluster this is true of each day of each shard, so "day" means the day of a shard here. A day is due
+if none of its rows can have expired: an expired row may be missing although it was inserted.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ class Comparison(NamedTuple):
     """Days that are missing or inconsistent."""
 
 
-def partition_id(day: int) -> str:
-    return (_EPOCH + timedelta(days=day)).strftime("%Y%m%d")
+def partition_id(day: int, shard: int) -> str:
+    """Return the name of a day, see `DayRows`. `shard`: 0 without a cluster."""
+    name = (_EPOCH + timedelta(days=day)).strftime("%Y%m%d")
+    return f"{shard}/{name}" if shard else name
 
 
 def rows_by_day(runs: Iterable[DayRun]) -> Counter[str]:
     """Count the rows of a segment by partition id."""
     rows: Counter[str] = Counter()
-    for first, end, day in runs:
-        rows[partition_id(day)] += end - first
+    for first, end, day, shard in runs:
+        rows[partition_id(day, shard)] += end - first
     return rows
 
 
@@ -62,7 +64,11 @@ def due_days(days: Iterable[str], *, now_s: float, retention_days: int) -> set[s
     if not retention_days:
         return set(days)
     oldest = _EPOCH + timedelta(seconds=now_s + CLOCK_MARGIN_S) - timedelta(days=retention_days)
-    return {day for day in days if datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC) > oldest}
+    return {
+        day
+        for day in days
+        if datetime.strptime(day.rpartition("/")[2], "%Y%m%d").replace(tzinfo=UTC) > oldest
+    }
 
 
 def judge(
@@ -73,7 +79,7 @@ def judge(
     `answered`: days whose INSERT returned OK. For a day that is not due this is the only evidence.
     """
     # More rows than expected are wrong even on a day that is not due: expiry only removes rows.
-    inconsistent = tuple(day for day in rows if counted.get(day, 0) > rows[day])
+    inconsistent = tuple(day for day in counted if counted[day] > rows.get(day, 0))
     inconsistent += tuple(day for day in rows if day in due and 0 < counted.get(day, 0) < rows[day])
     if inconsistent:
         return Comparison(Completeness.INCONSISTENT, inconsistent)

@@ -35,6 +35,7 @@ from receiver.model import SegmentId
 from receiver.writer.outcome import partition_id
 from receiver.writer.reading import SegmentFile
 from receiver.writer.segment_state import DAYS_MAX, DeadLettered, SplitCause, Splitting
+from receiver.writer.shards import Shards
 from receiver.writer.units import (
     DeadRows,
     OpenUnit,
@@ -60,9 +61,10 @@ _NAME = re.compile(r"([0-9a-f]{16})-([0-9]{10,20})\.([0-9a-f]{16})\.json")
 class Splitter:
     """Plans of the segments that were split."""
 
-    def __init__(self, root: Path, core: Core, epoch: Callable[[], int] = draw_epoch) -> None:
+    def __init__(self, root: Path, core: Core, shards: Shards, epoch: Callable[[], int] = draw_epoch) -> None:
         self._root = root
         self._core = core
+        self._shards = shards
         self._epoch = epoch
         self._paths: dict[SegmentId, Path] = {}
         self._plans: dict[SegmentId, Plan] = {}
@@ -220,8 +222,8 @@ class Splitter:
         unit = opened.unit
         content = read_planned(unit.segment if isinstance(unit, Piece) else unit, plan, self._core)
         by_day: defaultdict[str, list[RowRange]] = defaultdict(list)
-        for first, stop, day in self._core.day_runs(content):
-            name = partition_id(day)
+        for first, stop, day, shard in self._core.day_runs(content, self._shards.count):
+            name = partition_id(day, shard)
             if not days or name in days:
                 by_day[name].append((first, stop))
         return {day: intersect(by_day[day], _rows_of(opened)) for day in sorted(by_day, reverse=True)}

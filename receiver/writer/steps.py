@@ -34,7 +34,7 @@ from receiver.ledger.ledger import Ledger
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery.window import Window
-from receiver.writer.counting import RowCounter, query_id_of
+from receiver.writer.counting import RowCounter
 from receiver.writer.dead_lettering import DeadLetterWriter
 from receiver.writer.dedupe import Opener, digests_kept
 from receiver.writer.environment import Environment
@@ -63,10 +63,11 @@ from receiver.writer.segment_state import (
     Suspected,
     Unusable,
 )
+from receiver.writer.shards import Shards
 from receiver.writer.splitting import Splitter
 from receiver.writer.store_watch import Delays, StoreWatch
 from receiver.writer.transitions import next_step
-from receiver.writer.units import OpenUnit, Piece, Plan, Unit, row_count, segment_of
+from receiver.writer.units import OpenUnit, Piece, Plan, Unit, query_id_of, row_count, segment_of
 
 REFUSED_CAUSES = frozenset({"poison", "refused"})
 """Causes of dead rows that the store refused, and would refuse again in a duplicate."""
@@ -96,6 +97,7 @@ class StepRunner:
     outcomes: SegmentOutcomes
     counter: RowCounter
     watch: StoreWatch
+    shards: Shards
 
     def run_turn(self, unit: Unit, turn: Turn) -> EndTurn:
         """Run the steps of a unit until it must let other segments go first, or is finished."""
@@ -176,6 +178,7 @@ class StepRunner:
 
     def insert(self, content: OpenUnit, state: Deduplicated) -> Observation:
         """Send one INSERT and check that the engine read every row: it returns OK for a truncated file."""
+        self.shards.check()
         self.progress.inserts += 1
         # ClickHouse ignores a second INSERT with the same token, so a retry cannot duplicate rows. The token
         # changes only after an INSERT returned OK and its rows are nevertheless missing.

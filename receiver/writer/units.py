@@ -99,6 +99,11 @@ Unit = SegmentFile | Piece
 """Content of one INSERT."""
 
 
+def query_id_of(token: str) -> str:
+    """Return the query id of an INSERT with this token. A unit's id gives the prefix of all its query ids."""
+    return f"trace-drain-{token}"
+
+
 def segment_of(unit: Unit) -> SegmentId:
     return unit.segment.id if isinstance(unit, Piece) else unit.id
 
@@ -129,7 +134,8 @@ class OpenUnit:
     @property
     def location(self) -> RowLocation:
         """Location of its rows in the table. After damage it covers any time, as receive times are lost."""
-        return RowLocation(self.unit.id, ANY_TIME_MS if self.is_damaged_after_insert else self.received_ms)
+        received_ms = ANY_TIME_MS if self.is_damaged_after_insert else self.received_ms
+        return RowLocation(self.unit.id, received_ms, self.rows)
 
     @property
     def stored_text(self) -> str:

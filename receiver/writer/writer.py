@@ -32,6 +32,7 @@ from receiver.writer.ledger_entries import LedgerEntries
 from receiver.writer.progress import Progress, WaitingUnits
 from receiver.writer.reading import Reading, SealedJournal
 from receiver.writer.segment_state import Evidence, Finished, Found, WaitingFor
+from receiver.writer.shards import Shards
 from receiver.writer.splitting import Splitter
 from receiver.writer.steps import StepRunner, Turn
 from receiver.writer.store_watch import Delays, StoreWatch
@@ -62,7 +63,8 @@ class Writer:
         self._ledger = ledger
         self._environment = environment
         data_dir = environment.repair_dir.parent
-        self._splitter = Splitter(data_dir / "splits", core)
+        self._shards = Shards(store, data_dir / "shards")
+        self._splitter = Splitter(data_dir / "splits", core, self._shards)
         self._deferred = DeferredSegments(data_dir)
         self._watch = StoreWatch(journal, store, progress, environment)
         self._present_at_start: set[SegmentId] | None = None
@@ -77,7 +79,7 @@ class Writer:
         def keep_damage(reading: Reading, rows_given_up: int) -> None:
             entries.record_damage(reading, dead_letters.keep_damaged(reading, rows_given_up))
 
-        counter = RowCounter(store, core, environment, self._watch)
+        counter = RowCounter(store, core, environment, self._watch, self._shards)
         self._steps = StepRunner(
             store,
             core,
@@ -92,6 +94,7 @@ class Writer:
             SegmentOutcomes(data_dir / "outcomes"),
             counter,
             self._watch,
+            self._shards,
         )
 
     def run(self) -> None:
@@ -117,6 +120,7 @@ class Writer:
             # Segments of a newer version are not listed, but that version needs their state.
             self._recover(present | {*self._journal.newer})
         self._update_stalled(present)
+        self._shards.adopt_if_changed(units)
         for unit in units:
             if isinstance(unit, Piece):
                 # Pieces take turns like segments that failed, so that many pieces cannot delay a new segment.

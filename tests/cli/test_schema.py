@@ -1,4 +1,4 @@
-"""`trace-drain schema apply` reports dropped tables as the receiver does."""
+"""`trace-drain schema`: reports of dropped tables, and the statements for a cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from receiver.cli import main
 from receiver.cli.receiver import schema as command
 from receiver.engine import schema
 from receiver.engine.store import Store
+from receiver.errors import OperatorError
 from receiver.ledger.ledger import Ledger
 from receiver.ledger.line_sums import Counts
 from receiver.model import Heading, SegmentId
@@ -71,3 +72,31 @@ def test_first_use_of_a_store_reports_nothing(tmp_path: Path) -> None:
     apply(tmp_path)
 
     assert not (tmp_path / "store.lost").exists()
+
+
+def printed(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["schema", *arguments])
+
+
+def test_statements_for_a_cluster_are_printed_without_a_server() -> None:
+    text = printed("print", "--cluster", "prod", "--storage-policy", "tiered").stdout
+
+    assert "CREATE TABLE IF NOT EXISTS otel.otel_traces_local ON CLUSTER 'prod'" in text
+    assert "ENGINE = Distributed('prod', 'otel', 'otel_traces_local', cityHash64(TraceId))" in text
+    assert "storage_policy = 'tiered'" in text
+    assert "fsync_after_insert" not in text
+    assert f"-- {schema.PROMOTED}" not in text
+
+
+def test_name_that_needs_quotes_is_refused() -> None:
+    result = printed("print", "--cluster", "a'; DROP TABLE b")
+
+    assert result.exit_code == OperatorError.exit_code
+    assert 'store.cluster is "a\'; DROP TABLE b"; expected letters, digits and . _ -' in result.stderr
+
+
+@pytest.mark.parametrize("name", ["apply", "status"])
+def test_cluster_of_the_embedded_store_is_refused(tmp_path: Path, name: str) -> None:
+    result = printed(name, "--cluster", "prod", "--data", str(tmp_path))
+
+    assert "store.cluster is set for the embedded store; expected a server" in result.stderr

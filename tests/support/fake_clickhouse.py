@@ -15,6 +15,7 @@ from typing import Any
 from receiver.engine.store import DayRows, Parameters, ReadOnlyConnection, RowLocation, RowSum, Version
 from receiver.engine.unusable import OUTDATED_SORTING_KEY
 from receiver.errors import StoreTrouble
+from receiver.journal.segment_core import DayRun
 from receiver.ledger.ledger import Ledger
 from receiver.model import Heading, SegmentId
 from receiver.redelivery.window import Window
@@ -116,11 +117,11 @@ class FakeCore:
         rows = _rows(segment)
         return segment_of([day for first, end in keep for day in rows[first:end]])
 
-    def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
+    def day_runs(self, segment: bytes, _shards: int, /) -> list[DayRun]:
         """See `Core`."""
         if self.cannot_read_days:
             raise ValueError(self.cannot_read_days)
-        return [(row, row + 1, day) for row, day in enumerate(_rows(segment))]
+        return [(row, row + 1, day, 0) for row, day in enumerate(_rows(segment))]
 
 
 def segment_of(*records: Sequence[int]) -> bytes:
@@ -202,14 +203,15 @@ class MemoryStore:
         self.rows_of = _rows_in_file
 
     def version(self) -> Version:
-        """See `Store`."""
         return Version(26, 9)
+
+    def shards(self) -> int:
+        return 0
 
     def create_database(self) -> None:
         """See `Store`."""
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`."""
         self.tokens.append(token)
         outcome = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
@@ -219,7 +221,6 @@ class MemoryStore:
         return sum(count for _, count in rows.values())
 
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
-        """See `Store`."""
         rows = self.rows_of(segment)
         if self.rows_max is not None and sum(count for _, count in rows.values()) > self.rows_max:
             return StoreTrouble("memory limit exceeded", code=241, name="MEMORY_LIMIT_EXCEEDED")
@@ -296,7 +297,6 @@ class MemoryStore:
         self._insert_ok(outcome, rows, f"{token} of another client", query_id)
 
     def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
-        """See `Store`."""
         self.events.append("count")
         counts: dict[SegmentId, Counter[str]] = {}
         for segment, day, count in self.parts:
@@ -314,7 +314,6 @@ class MemoryStore:
         return {Heading("drain", "", NOW_S // 3_600): RowSum(rows)}
 
     def running(self, prefix: str) -> list[str]:
-        """See `Store`."""
         query_ids = [query_id for query_id in self.in_flight if query_id.startswith(prefix)]
         if query_ids and not self.polls_until_done:
             self.in_flight.clear()
@@ -324,17 +323,14 @@ class MemoryStore:
         return query_ids
 
     def kill(self, prefix: str) -> None:
-        """See `Store`."""
         self.events.append("kill")
         self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
 
     def marked(self, mark: str, _filters: object = None) -> AbstractContextManager[None]:
-        """See `Store`."""
         self.events.append(f"mark {mark}")
         return nullcontext()
 
     def cancel(self, mark: str) -> None:
-        """See `Store`."""
         self.events.append(f"cancel {mark}")
 
     def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:

@@ -126,7 +126,7 @@ def rows_in(path: Path) -> Rows:
     """Return the rows by day that an INSERT of a segment file adds."""
     content = path.read_bytes()
     scan = transcode.scan(content)
-    days = outcome.rows_by_day(transcode.day_runs(content))
+    days = outcome.rows_by_day(transcode.day_runs(content, 0))
     return {day: (SegmentId(scan.epoch, scan.seq), rows) for day, rows in days.items()}
 
 

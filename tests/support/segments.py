@@ -13,6 +13,7 @@ from pathlib import Path
 import lz4.frame  # type: ignore[import-untyped]  # it has no types
 
 from receiver.engine.store import RowLocation, Store
+from receiver.journal.segment_core import DayRun
 from receiver.model import SegmentId
 from tests.support.fake_clickhouse import DAY_S, NOW_S, TODAY, FakeRecord, FakeScan, Rows
 
@@ -87,10 +88,10 @@ class SegmentMaker:
         rows = [row for first, end in keep for row in range(first, end)]
         return self._encode(segment_id, [ages[row] for row in rows], rows, trace_of=old_id)
 
-    def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
+    def day_runs(self, segment: bytes, _shards: int, /) -> list[DayRun]:
         """See `Core`."""
         _, ages = self._known[sha256(segment).digest()]
-        return [(row, row + 1, TODAY - age) for row, age in enumerate(ages)]
+        return [(row, row + 1, TODAY - age, 0) for row, age in enumerate(ages)]
 
     def _encode(
         self,

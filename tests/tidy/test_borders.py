@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 25_526,
+    "receiver": 26_048,
     "receiver/console": 30_151,
     "receiver/platform": 6_460,
-    "tests": 75_825,
-    "receiver/cli": 5_685,
+    "tests": 76_707,
+    "receiver/cli": 5_724,
     "testing": 6_530,
 }
 """Area → maximum number of lines of its code."""

@@ -117,8 +117,8 @@ def dead_rows(harness: Harness) -> Counter[str]:
     """Return the rows in dead letters, by day."""
     rows: Counter[str] = Counter()
     for letter in harness.dead_letters:
-        for first, stop, day in transcode.day_runs(letter.path.read_bytes()):
-            rows[partition_id(day)] += stop - first
+        for first, stop, day, shard in transcode.day_runs(letter.path.read_bytes(), 0):
+            rows[partition_id(day, shard)] += stop - first
     return rows
 
 

@@ -89,9 +89,29 @@ def test_counts_are_compared_by_day(
 
 
 def test_rows_are_counted_by_partition_id() -> None:
-    runs = [(0, 3, JAN_31 - 1), (3, 5, JAN_31), (5, 6, JAN_31 - 1)]
+    runs = [(0, 3, JAN_31 - 1, 0), (3, 5, JAN_31, 0), (5, 6, JAN_31 - 1, 0)]
 
     assert rows_by_day(runs) == {"20260130": 4, "20260131": 2}
+
+
+def test_on_a_cluster_rows_are_counted_by_shard_and_partition_id() -> None:
+    runs = [(0, 3, JAN_31, 1), (3, 5, JAN_31, 2), (5, 6, JAN_31, 1)]
+
+    assert rows_by_day(runs) == {"1/20260131": 4, "2/20260131": 2}
+
+
+def test_day_of_a_shard_is_due_as_the_day_is() -> None:
+    days = ("2/20260130", "1/20260131")
+
+    assert due_days(days, now_s=JAN_31 * 86_400, retention_days=1) == {"1/20260131"}
+
+
+def test_rows_on_a_shard_that_should_have_none_are_inconsistent() -> None:
+    counted = {"1/20260131": 3, "2/20260131": 1}
+
+    comparison = judge({"1/20260131": 3}, counted, due={"1/20260131"}, answered=set())
+
+    assert comparison == Comparison(Completeness.INCONSISTENT, ("2/20260131",))
 
 
 @pytest.mark.parametrize(

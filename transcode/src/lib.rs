@@ -14,7 +14,7 @@
 //! * [`known_head`] finds the body of a request whose head was accepted before
 //! * [`digest`] identifies a delivery; [`digests`] is a set of digests
 //! * [`patterns`] searches texts for patterns of the operator
-//! * [`days`] lists a segment's rows by day; [`rewrite`] rewrites a segment, with blocks that [`native`] reads and [`merge`] merges
+//! * [`days`] lists a segment's rows by day and [`shard`]; [`rewrite`] rewrites a segment, with blocks that [`native`] reads and [`merge`] merges
 //!
 //! Never: opens a file or socket, reads a clock or takes a lock; recurses on the depth of its input; allocates
 //! memory from a declared length.
@@ -51,6 +51,7 @@ pub mod rows;
 pub mod sample;
 pub mod scan;
 pub mod schema;
+pub mod shard;
 pub mod sums;
 pub mod tally;
 pub mod text;

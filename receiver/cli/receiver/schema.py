@@ -22,6 +22,14 @@ from receiver.sizes import counted
 from receiver.store_process.lost_tables import LostTables
 from receiver.supervisor.state import running_receiver
 
+cluster_option = click.option(
+    "--cluster",
+    metavar="NAME",
+    help="Cluster with the tables on every node, as in system.clusters. [store.cluster]",
+)
+policy_option = click.option(
+    "--storage-policy", metavar="NAME", help="Storage policy of the spans. [store.storage_policy]"
+)
 DIGITS_MAX = 4
 """Maximum number of digits in each part of a version."""
 
@@ -31,18 +39,33 @@ def schema() -> None:
     """Print, compare and apply the schema of the store."""
 
 
-@schema.command("print", epilog=examples("trace-drain schema print --engine 26.3 > otel_traces.sql"))
+@schema.command(
+    "print",
+    epilog=examples(
+        "trace-drain schema print --engine 26.3 > otel_traces.sql",
+        "trace-drain schema print --cluster production",
+    ),
+)
 @config_option
 @data_option
+@cluster_option
+@policy_option
 @click.option("--engine", default="26.9", show_default=True, metavar="VERSION", help="Version of ClickHouse.")
-def print_statements(config: str | None, data: str | None, engine: str) -> None:
-    """Print the statements that create the tables, as for this version of ClickHouse."""
-    settings = loaded_with(config, data).settings
+def print_statements(
+    config: str | None, data: str | None, cluster: str | None, storage_policy: str | None, engine: str
+) -> None:
+    """Print the statements that create the tables, as for this version of ClickHouse.
+
+    Connects to no server.
+    """
+    settings = loaded_with(config, data, cluster=cluster, storage_policy=storage_policy).settings
     version = _version(engine)
-    days, attributes, event_days = tables.wanted(settings)
-    embedded = settings.store.url == "embedded"
-    for statement in tables.emit(transcode.SCHEMAS, tables.Engine(version, embedded), days, event_days):
+    (days, attributes, event_days), layout = tables.wanted(settings), tables.layout_of(settings)
+    kind = tables.Engine(version, embedded=settings.store.url == "embedded" and not layout.cluster)
+    for statement in tables.emit(transcode.SCHEMAS, kind, days, event_days, layout):
         click.echo(f"-- {statement.name}\n{statement.sql};\n")
+    if layout.cluster:
+        return
     columns = promoted.statement(promoted.definitions(attributes, version))
     click.echo(f"-- {tables.PROMOTED}\n{columns};\n")
 
@@ -51,19 +74,25 @@ def print_statements(config: str | None, data: str | None, engine: str) -> None:
 @wide_option
 @config_option
 @data_option
-def status(config: str | None, data: str | None) -> None:
+@cluster_option
+def status(config: str | None, data: str | None, cluster: str | None) -> None:
     """Print which statements are applied and which are missing, and the store's fsync settings.
+
+    On a cluster, prints the tables that each node lacks.
 
     Exits with 1 if a statement is missing or the table cannot be used.
     """
-    settings = loaded_with(config, data).settings
+    settings = loaded_with(config, data, cluster=cluster).settings
     state = running_receiver(settings)
-    if state is not None:
+    # A receiver knows the cluster of its own settings only.
+    if state is not None and not cluster:
         document = next(query_receiver(settings, state, "/api/v1/schema", {}, document=tables.Status))
         status_now = msgspec.convert(document, tables.Status)
     else:
         with store_of(settings) as store:
-            status_now = tables.status(store, transcode.SCHEMAS, *tables.wanted(settings))
+            status_now = tables.status(
+                store, transcode.SCHEMAS, *tables.wanted(settings), layout=tables.layout_of(settings)
+            )
     for line in lines_of(("item", "state"), rows_of(status_now)):
         click.echo(line)
     if status_now.unusable:
@@ -76,12 +105,17 @@ def status(config: str | None, data: str | None) -> None:
 @schema.command()
 @config_option
 @data_option
-def apply(config: str | None, data: str | None) -> None:
+@cluster_option
+@policy_option
+def apply(config: str | None, data: str | None, cluster: str | None, storage_policy: str | None) -> None:
     """Create the tables or bring them up to date. `serve` does the same when it starts.
+
+    On a cluster the tables are created on every node, also on those that were added. `serve` needs
+    store.cluster in its settings for the same tables.
 
     A table that was dropped is created again, empty, and DATA/store.lost reports its loss.
     """
-    settings = loaded_with(config, data).settings
+    settings = loaded_with(config, data, cluster=cluster, storage_policy=storage_policy).settings
     # Only one process can open the embedded engine.
     if running_receiver(settings) is not None and settings.store.url == "embedded":
         raise CommandFailed(
@@ -92,7 +126,9 @@ def apply(config: str | None, data: str | None) -> None:
     with store_of(settings) as store:
         sums, _ = read_sums(data_dir / "ledger", settings.ledger, is_first=is_first_on(data_dir))
         lost_tables.detect(store, transcode.SCHEMAS, sums, time.time())
-        done = tables.apply(store, transcode.SCHEMAS, *tables.wanted(settings))
+        done = tables.apply(
+            store, transcode.SCHEMAS, *tables.wanted(settings), layout=tables.layout_of(settings)
+        )
     for name in done:
         click.echo(f"applied {name}")
     if not done:
@@ -106,6 +142,10 @@ def rows_of(status_now: tables.Status) -> list[tuple[str, str]]:
         ("retention", "no table" if days is None else f"{days} days" if days else "forever"),
         *((name, "applied") for name in status_now.applied),
         *((name, "MISSING") for name in status_now.missing),
+        *(
+            (node, f"lacks {', '.join(lacking)}" if lacking else "complete")
+            for node, lacking in status_now.nodes
+        ),
         *status_now.settings,
     ]
 

@@ -28,6 +28,8 @@ SERVE_KEYS = {
     "tls_self_signed": "tls.self_signed",
     "insecure": "insecure",
     "behind_proxy": "behind_proxy",
+    "cluster": "store.cluster",
+    "storage_policy": "store.storage_policy",
 }
 """Setting of each flag."""
 
@@ -96,9 +98,9 @@ def sources_of(config: str | None, **flags: object) -> Sources:
     return Sources(config, dict(os.environ), values_by_flag)
 
 
-def loaded_with(config: str | None, data: str | None) -> Loaded:
+def loaded_with(config: str | None, data: str | None, **flags: object) -> Loaded:
     """Load the settings of a command other than `serve`."""
-    return sources_of(config, data=data).load()
+    return sources_of(config, data=data, **flags).load()
 
 
 def data_dir_of(settings: Settings) -> Path:

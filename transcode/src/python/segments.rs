@@ -125,14 +125,19 @@ pub fn rewrite_segment<'py>(
     Ok(PyBytes::new(py, &done))
 }
 
-/// Returns the runs of rows that start on the same day: first row, row after the last, days since 1970.
+/// Returns the runs of rows that start on the same day, on the same shard: first row, row after the last, days since
+/// 1970, shard.
 #[pyfunction]
-pub fn day_runs(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Vec<(usize, usize, i64)>> {
+pub fn day_runs(
+    py: Python<'_>,
+    segment: PyBackedBytes,
+    shards: u32,
+) -> PyResult<Vec<(usize, usize, i64, u32)>> {
     let runs = py
-        .detach(|| crate::days::day_runs(&segment))
+        .detach(|| crate::days::day_runs(&segment, shards))
         .map_err(core_error)?;
     Ok(runs
         .iter()
-        .map(|run| (run.first, run.end, run.day))
+        .map(|run| (run.first, run.end, run.day, run.shard))
         .collect())
 }

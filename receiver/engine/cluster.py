@@ -1,0 +1,172 @@
+"""Tables on a ClickHouse cluster: the statements of the schema, as they are there.
+
+    otel_traces_local         on each node, replicated within its shard: columns, indexes, TTL
+    otel_traces               on each node, `Distributed` over all shards by `cityHash64(TraceId)`
+    trace_drain_migrations    replicated over all nodes
+
+Each node needs the macros `shard` and `replica`. The paths in Keeper contain the name of the table and not
+its id, so that a node that is added later joins the replicas of its shard.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store
+from receiver.errors import OperatorError
+
+WINDOW_S = 7 * 86_400
+"""Time that Keeper remembers the tokens of INSERTs."""
+ON_ALL_NODES = frozenset({"trace_drain_migrations"})
+"""Tables whose rows every node has, without a `Distributed` table."""
+SHARDED_BY = {TABLE: "TraceId", COMPANION: "TraceId", DEPLOYMENT_EVENTS: "DeploymentId"}
+"""Column by which an INSERT is divided. The other tables take no INSERT: rows are derived on each shard."""
+
+_CREATED = re.compile(r"CREATE (TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)(?: (AS|TO) (\w+))?")
+_ALTERED = re.compile(r"ALTER TABLE (\w+)")
+_SELECTED = re.compile(r"^FROM (\w+)", re.MULTILINE)
+_ENGINE = re.compile(r"^ENGINE = (\w*MergeTree)(?:\((\w+)\))?", re.MULTILINE)
+_WINDOW = re.compile(r"\bnon_replicated_deduplication_window = (\d+)")
+
+_NODES = """
+SELECT shard_num, host_name FROM system.clusters
+WHERE cluster = {cluster:String} ORDER BY shard_num, replica_num
+"""
+_MACROS = """
+SELECT _shard_num, groupArray((macro, substitution))
+FROM clusterAllReplicas({cluster:String}, system.macros) WHERE macro IN ('shard', 'replica')
+GROUP BY _shard_num
+"""
+_TABLES = """
+SELECT _shard_num, groupArray(name) FROM clusterAllReplicas({cluster:String}, system.tables)
+WHERE database = {database:String} GROUP BY _shard_num
+"""
+
+
+class Node(NamedTuple):
+    """A replica of a shard."""
+
+    host: str
+    shard: int
+    number: int
+    """Position in the cluster, from 1."""
+
+
+def local_table(table: str) -> str:
+    """Return the name of the table that has the rows of a node."""
+    return table if table in ON_ALL_NODES else f"{table}_local"
+
+
+class Layout(NamedTuple):
+    """Where the tables are: on one server, or on the nodes of a cluster."""
+
+    cluster: str = ""
+    """Empty: one server."""
+    database: str = ""
+    storage_policy: str = ""
+    """Storage policy of the spans; empty: that of the server."""
+
+    def altered(self, table: str) -> str:
+        """Return what an ALTER names to change a table."""
+        return self._on_cluster(local_table(table)) if self.cluster else table
+
+    def stored(self, table: str) -> str:
+        """Return the name of the table that has the rows, on this server."""
+        return local_table(table) if self.cluster else table
+
+    def statements(self, sql: str) -> list[str]:
+        """Return the statements that do here what a statement of the schema does on one server."""
+        if not self.cluster:
+            return [self._with_policy(sql)]
+        if altered := _ALTERED.search(sql):
+            return [_replaced(sql, altered, f"ALTER TABLE {self.altered(altered[1])}")]
+        created = _CREATED.search(sql)
+        # A comment, or a statement that only some engines need.
+        if created is None:
+            return [sql]
+        kind, name, joint, other = created.groups()
+        source = f" {joint} {self._qualified(local_table(other))}" if joint else ""
+        if kind != "TABLE":
+            view = _replaced(sql, created, f"CREATE {kind} IF NOT EXISTS {self._on_cluster(name)}{source}")
+            return [_SELECTED.sub(lambda found: f"FROM {self._qualified(local_table(found[1]))}", view)]
+        create = f"CREATE {kind} IF NOT EXISTS {self._on_cluster(local_table(name))}{source}"
+        local = _replaced(self._with_policy(sql), created, create)
+        local = _ENGINE.sub(lambda found: self._replicated(name, *found.groups()), local)
+        local = _WINDOW.sub(
+            r"replicated_deduplication_window = \1,"
+            rf"\n    replicated_deduplication_window_seconds = {WINDOW_S}",
+            local,
+        )
+        return [local] if name in ON_ALL_NODES else [local, self._distributed(name)]
+
+    def _with_policy(self, sql: str) -> str:
+        if not self.storage_policy or f"EXISTS {TABLE}\n" not in sql:
+            return sql
+        return f"{sql.rstrip()},\n    storage_policy = '{self.storage_policy}'"
+
+    def _replicated(self, table: str, engine: str, version: str | None) -> str:
+        shard, replica = ("all", "{shard}-{replica}") if table in ON_ALL_NODES else ("{shard}", "{replica}")
+        path = f"/clickhouse/tables/{shard}/{self.database}/{table}"
+        return f"ENGINE = Replicated{engine}('{path}', '{replica}'{f', {version}' if version else ''})"
+
+    def _distributed(self, table: str) -> str:
+        key = f", cityHash64({SHARDED_BY[table]})" if table in SHARDED_BY else ""
+        local = local_table(table)
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self._on_cluster(table)} AS {self._qualified(local)}\n"
+            f"ENGINE = Distributed('{self.cluster}', '{self.database}', '{local}'{key})"
+        )
+
+    def _on_cluster(self, table: str) -> str:
+        return f"{self._qualified(table)} ON CLUSTER '{self.cluster}'"
+
+    def _qualified(self, table: str) -> str:
+        # With its database, which the other nodes do not know otherwise.
+        return f"{self.database}.{table}"
+
+    def nodes(self, store: Store) -> list[Node]:
+        """Return the replicas of all shards. Raises `OperatorError` if the cluster is unknown."""
+        rows = store.rows(_NODES, {"cluster": self.cluster})
+        if not rows:
+            known = store.rows("SELECT DISTINCT cluster FROM system.clusters ORDER BY cluster")
+            names = ", ".join(f"'{name}'" for (name,) in known) or "none"
+            raise OperatorError(f"the server does not know the cluster '{self.cluster}'; it knows {names}")
+        return [Node(str(host), int(shard), number) for number, (shard, host) in enumerate(rows, start=1)]
+
+    def tables_of_nodes(self, store: Store) -> Mapping[Node, frozenset[str]]:
+        """Return the tables that each node has."""
+        found = dict(store.rows(_TABLES, {"cluster": self.cluster, "database": self.database}))
+        return {node: frozenset(map(str, found.get(node.number, ()))) for node in self.nodes(store)}
+
+    def require_macros(self, store: Store) -> None:
+        """Raise `OperatorError` unless the macros tell the replicas and shards apart."""
+        nodes = self.nodes(store)
+        macros = {node: dict(pairs) for node, pairs in store.rows(_MACROS, {"cluster": self.cluster})}
+        replicas: dict[tuple[str, str], Node] = {}
+        shards: dict[str, int] = {}
+        for node in nodes:
+            names = macros.get(node.number, {})
+            if missing := [name for name in ("shard", "replica") if not names.get(name)]:
+                raise OperatorError(
+                    f"node '{node.host}' has no macro '{missing[0]}'; expected it in <macros>"
+                )
+            replica = (names["shard"], names["replica"])
+            if (other := replicas.setdefault(replica, node)) != node:
+                raise OperatorError(
+                    f"nodes '{other.host}' and '{node.host}' have the same macros shard and replica, "
+                    f"'{replica[0]}' and '{replica[1]}'; expected another replica, or another shard"
+                )
+            if shards.setdefault(names["shard"], node.shard) != node.shard:
+                raise OperatorError(
+                    f"node '{node.host}' is in shard {node.shard} of the cluster, and its macro shard "
+                    f"'{names['shard']}' is that of shard {shards[names['shard']]}"
+                )
+
+
+ONE_SERVER = Layout()
+
+
+def _replaced(sql: str, found: re.Match[str], text: str) -> str:
+    return sql[: found.start()] + text + sql[found.end() :]

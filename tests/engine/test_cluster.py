@@ -1,0 +1,296 @@
+"""Tables of a cluster: their statements, the checks before them, and the state of each node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from receiver.engine import schema
+from receiver.engine.cluster import Layout
+from receiver.engine.schema import Engine
+from receiver.engine.store import RowLocation, Store, Version
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.model import SegmentId
+from tests.support import engines
+from tests.support.fake_clickhouse import ROOT, schema_sources
+from tests.support.one_node_cluster import CLUSTER, OneNodeCluster
+from tests.support.segments import RECEIVED_MS, SegmentMaker
+
+SERVER = Engine(Version(26, 9), embedded=False)
+
+
+@pytest.fixture
+def database() -> str:
+    return f"cluster_{uuid4().hex}"
+
+
+@pytest.fixture
+def inner(engine_dir: Path, database: str) -> Iterator[Store]:
+    store = engines.bare(engine_dir, database)
+    yield store
+    store.command(f"DROP DATABASE {database}")
+    store.close()
+
+
+@pytest.fixture
+def layout(database: str) -> Layout:
+    return Layout(CLUSTER, database)
+
+
+@pytest.fixture
+def cluster(inner: Store, database: str) -> OneNodeCluster:
+    return OneNodeCluster(inner, database)
+
+
+def statements(layout: Layout) -> list[str]:
+    return [each.sql for each in schema.emit(schema_sources(), SERVER, 30, layout=layout)]
+
+
+def test_every_statement_names_the_cluster_and_the_database() -> None:
+    for statement in statements(Layout("prod", "otel")):
+        place = r"(CREATE (TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALTER TABLE) otel\.\w+ ON CLUSTER 'prod'"
+        assert re.search(place, statement), statement
+        assert not re.search(r"(FROM|AS|TO) otel_", re.sub("--.*", "", statement)), statement
+
+
+def test_each_table_is_replicated_in_its_shard_below_a_distributed_table() -> None:
+    text = "\n".join(statements(Layout("prod", "otel")))
+    local = set(re.findall(r"CREATE TABLE IF NOT EXISTS otel\.(\w+)_local ON CLUSTER", text))
+    paths = set(re.findall(r"MergeTree\('/clickhouse/tables/\{shard\}/otel/(\w+)', '\{replica\}'", text))
+    distributed = set(re.findall(r"ENGINE = Distributed\('prod', 'otel', '(\w+)_local'", text))
+
+    assert local == paths == distributed
+    assert {"otel_traces", "otel_traces_trace_id_ts", "otel_red", "otel_calls"} <= local
+    assert "Distributed('prod', 'otel', 'otel_traces_local', cityHash64(TraceId))" in text
+    assert (
+        "ReplicatedMergeTree('/clickhouse/tables/all/otel/trace_drain_migrations', '{shard}-{replica}')"
+        in text
+    )
+
+
+def test_keeper_remembers_tokens_for_a_week_instead_of_an_hour() -> None:
+    spans = statements(Layout("prod", "otel"))[1]
+
+    assert "    replicated_deduplication_window = 10000,\n" in spans
+    assert "    replicated_deduplication_window_seconds = 604800,\n" in spans
+
+
+def test_storage_policy_is_that_of_the_spans_only() -> None:
+    for layout in (Layout(storage_policy="tiered"), Layout("prod", "otel", "tiered")):
+        with_policy = [text for text in statements(layout) if "storage_policy = 'tiered'" in text]
+
+        assert len(with_policy) == 1
+        assert "SpanAttributes" in with_policy[0]
+
+
+def test_on_one_server_the_statements_stay_as_they_are() -> None:
+    assert statements(Layout()) == [each.sql for each in schema.emit(schema_sources(), SERVER, 30)]
+
+
+def test_tables_are_created_once(cluster: OneNodeCluster, layout: Layout) -> None:
+    applied = schema.apply(cluster, schema_sources(), 30, layout=layout)
+    again = schema.apply(cluster, schema_sources(), 30, layout=layout)
+    status = schema.status(cluster, schema_sources(), 30, layout=layout)
+
+    assert applied == [each.name for each in schema.emit(schema_sources(), SERVER, 30)]
+    assert again == []
+    assert (status.missing, status.retention_days) == ((), 30)
+    assert status.nodes == (("shard 1, node1", ()),)
+
+
+def test_table_that_a_node_lacks_is_reported_and_created(
+    cluster: OneNodeCluster, layout: Layout, inner: Store
+) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    inner.command("DROP TABLE otel_errors_local")
+
+    lacking = schema.status(cluster, schema_sources(), 30, layout=layout).nodes
+    applied = schema.apply(cluster, schema_sources(), 30, layout=layout)
+
+    assert lacking == (("shard 1, node1", ("otel_errors_local",)),)
+    assert applied == ["0012_otel_errors"]
+
+
+def test_retention_is_changed_on_the_nodes(cluster: OneNodeCluster, layout: Layout) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    cluster.commands.clear()
+
+    applied = schema.apply(cluster, schema_sources(), 7, layout=layout)
+
+    assert applied == ["retention of 7 days"]
+    changes = [command for command in cluster.commands if "MODIFY TTL" in command]
+    assert changes
+    assert all(f"_local ON CLUSTER '{CLUSTER}'" in command for command in changes)
+    assert schema.status(cluster, schema_sources(), 7, layout=layout).retention_days == 7
+
+
+def test_altered_table_of_the_node_is_refused(cluster: OneNodeCluster, layout: Layout, inner: Store) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    inner.command("ALTER TABLE otel_traces_local MODIFY COLUMN Duration UInt32")
+
+    with pytest.raises(OperatorError, match="'otel_traces_local' was altered: column 'Duration' is UInt32"):
+        schema.apply(cluster, schema_sources(), 30, layout=layout)
+
+
+def test_unknown_cluster_is_refused_with_the_known_ones(cluster: OneNodeCluster, database: str) -> None:
+    with pytest.raises(OperatorError, match="does not know the cluster 'other'; it knows 'prod'"):
+        schema.apply(cluster, schema_sources(), 30, layout=Layout("other", database))
+    assert cluster.commands == []
+
+
+@pytest.mark.parametrize("name", ["shard", "replica"])
+def test_node_without_a_macro_is_refused_before_the_first_statement(
+    cluster: OneNodeCluster, layout: Layout, name: str
+) -> None:
+    del cluster.macros[name]
+
+    with pytest.raises(OperatorError, match=f"node 'node1' has no macro '{name}'"):
+        schema.apply(cluster, schema_sources(), 30, layout=layout)
+    assert cluster.commands == []
+
+
+def test_nodes_with_the_same_macros_are_refused(
+    cluster: OneNodeCluster, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.nodes = [(1, 1, "node1"), (1, 1, "node2")]
+    rows = cluster.rows
+
+    def two_nodes(statement: str, parameters: object = None) -> list[tuple[object, ...]]:
+        found = rows(statement, parameters)  # type: ignore[arg-type]  # passed on
+        return [(node, found[0][1]) for node in (1, 2)] if "macro" in statement else found
+
+    monkeypatch.setattr(cluster, "rows", two_nodes)
+
+    with pytest.raises(OperatorError, match="nodes 'node1' and 'node2' have the same macros"):
+        layout.require_macros(cluster)
+
+
+def test_rows_are_counted_by_day_of_the_shard(
+    cluster: OneNodeCluster, layout: Layout, inner: Store, tmp_path: Path
+) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    segment = SegmentMaker(tmp_path).make(0, 0, 1)
+    inner.command("RENAME TABLE otel_traces TO otel_traces_merged, otel_traces_local TO otel_traces")
+    inner.insert(segment.path, token="a", query_id="a")
+    inner.command("RENAME TABLE otel_traces TO otel_traces_local, otel_traces_merged TO otel_traces")
+
+    counts = cluster.counts([segment.location, RowLocation(SegmentId(1, 1), RECEIVED_MS)])
+
+    assert counts == {segment.location.segment: {f"1/{day}": rows for day, rows in segment.days.items()}}
+    assert cluster.shards() == 1
+    assert cluster.running("trace-drain-") == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        ([], "is not among the clusters that the server knows"),
+        ([(1, 1, "a"), (2, 3, "b")], "shards of different weights"),
+        ([(1, 1, "a"), (2, 1, "a")], "names a server twice"),
+    ],
+)
+def test_rows_are_not_divided_on(
+    cluster: OneNodeCluster, nodes: list[tuple[int, int, str]], reason: str
+) -> None:
+    cluster.nodes = nodes or [(0, 0, "")]
+    if not nodes:
+        cluster._cluster = "other"  # noqa: SLF001 - as if the cluster was removed
+
+    with pytest.raises(StoreTrouble, match=reason):
+        cluster.shards()
+
+
+KEEPER_JARS = "/usr/share/java/*"
+KEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
+IN_ENGINE_WITH_KEEPER = """
+import json, os, sys
+import chdb
+
+store = chdb.connect(sys.argv[1])
+store.query("CREATE DATABASE otel")
+failed = {}
+for statement in json.load(sys.stdin):
+    try:
+        store.query(statement.replace(" ON CLUSTER 'prod'", ""))
+    except RuntimeError as error:
+        failed[statement.splitlines()[0]] = str(error)
+tables = store.query("SELECT name, engine FROM system.tables WHERE database = 'otel' FORMAT JSONCompact")
+print(json.dumps({"failed": failed, "tables": dict(json.loads(tables.bytes())["data"])}), flush=True)
+# The engine does not end while Keeper is connected.
+os._exit(0)
+"""
+CONFIG = """<clickhouse>
+<zookeeper><node><host>127.0.0.1</host><port>{port}</port></node></zookeeper>
+<remote_servers><prod><shard><internal_replication>true</internal_replication>
+<replica><host>127.0.0.1</host><port>9000</port></replica></shard></prod></remote_servers>
+<macros><shard>1</shard><replica>a</replica></macros>
+</clickhouse>"""
+
+
+@pytest.fixture
+def keeper_port(tmp_path: Path) -> Iterator[int]:
+    """Port of a ZooKeeper, which speaks the protocol of Keeper."""
+    java = shutil.which("java")
+    if java is None or not Path("/usr/share/java/zookeeper.jar").exists():
+        pytest.skip("needs java and Debian's package zookeeper")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = int(listening.getsockname()[1])
+    config = tmp_path / "zoo.cfg"
+    config.write_text(
+        f"tickTime=500\ndataDir={tmp_path}/keeper\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+        "admin.enableServer=false\n"
+    )
+    process = subprocess.Popen(
+        [java, "-cp", KEEPER_JARS, KEEPER, str(config)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(600):
+            with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port), 1)):
+                break
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_engine_with_keeper_creates_every_table(tmp_path: Path, keeper_port: int) -> None:
+    config = tmp_path / "config.xml"
+    config.write_text(CONFIG.format(port=keeper_port))
+    emitted = statements(Layout("prod", "otel"))
+
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ENGINE_WITH_KEEPER, f"{tmp_path}/store?config-file={config}"],
+        input=json.dumps(emitted),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.stdout, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    # No replica listens for other replicas here, so tables are read-only, and an ALTER is refused.
+    failed = [
+        (text, result["failed"][text.splitlines()[0]])
+        for text in emitted
+        if text.splitlines()[0] in result["failed"]
+    ]
+    assert all("ALTER TABLE" in text and "READ_ONLY" in error for text, error in failed)
+    engines_of = {name: engine for name, engine in result["tables"].items() if name.endswith("_local")}
+    assert len(engines_of) == sum(" ENGINE = Distributed" in f" {text.splitlines()[-1]}" for text in emitted)
+    assert all(engine.startswith("Replicated") for engine in engines_of.values())
