@@ -134,6 +134,13 @@ fix: $(VENV)/.dev ## apply the automatic fixes of the formatters and linters
 docs: $(VENV)/.core ## write the pages and lists of docs/ that are derived from the source
 	PYTHONPATH=. $(BIN)/python docs/generate.py
 
+CHART := deploy/helm/trace-drain-receiver
+HELM_TEMPLATE := helm template trace-drain $(CHART) --namespace trace-drain --kube-version 1.30
+.PHONY: renders
+renders: ## write deploy/kustomize/base and the renders of the tests from the chart; needs helm
+	$(HELM_TEMPLATE) --values $(CHART)/ci/server-values.yaml > deploy/kustomize/base/trace-drain.yaml
+	for name in embedded everything; do $(HELM_TEMPLATE) --values $(CHART)/ci/$$name-values.yaml > tests/deploy/renders/$$name.yaml; done
+
 .PHONY: reliability
 reliability: docs ## as `make docs`: docs/reliability.md is written from the tests and docs/results
 

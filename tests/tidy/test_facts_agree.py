@@ -38,8 +38,16 @@ def test_versions_agree() -> None:
     crate = tomllib.loads((ROOT / "transcode/Cargo.toml").read_text())["package"]["version"]
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
+    chart = re.findall(
+        r'ersion: "?([\d.]+)"?$',
+        (ROOT / "deploy/helm/trace-drain-receiver/Chart.yaml").read_text(),
+        re.MULTILINE,
+    )
+
     assert newest
     assert receiver.__version__ == package == test_kit == crate == newest[1]
+    # Versions of the chart and of the receiver.
+    assert chart == [package, package]
 
 
 @pytest.mark.parametrize("page", PAGES)
