@@ -11,6 +11,10 @@
 CREATE ROLE IF NOT EXISTS trace_drain_schema;
 GRANT CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP TABLE, ALTER, SELECT, INSERT ON otel.* TO trace_drain_schema;
 GRANT SELECT ON system.merge_tree_settings TO trace_drain_schema;
+-- on a cluster (store.cluster)
+GRANT CLUSTER, REMOTE, CREATE TEMPORARY TABLE ON *.* TO trace_drain_schema;
+GRANT SELECT ON system.clusters TO trace_drain_schema;
+GRANT SELECT ON system.macros TO trace_drain_schema;
 
 -- Writer: `trace-drain serve`, with the pages and the API. It changes no table: apply the schema before a new version starts.
 -- A replay of dead letters tries them on a table of its own. A user needs no right to end its own queries.
@@ -22,6 +26,9 @@ GRANT SELECT ON system.keywords TO trace_drain_writer;
 GRANT SELECT ON system.merge_tree_settings TO trace_drain_writer;
 GRANT SELECT ON system.parts TO trace_drain_writer;
 GRANT SELECT ON system.processes TO trace_drain_writer;
+-- on a cluster (store.cluster)
+GRANT CLUSTER, REMOTE, CREATE TEMPORARY TABLE ON *.* TO trace_drain_writer;
+GRANT SELECT ON system.clusters TO trace_drain_writer;
 -- `trace-drain rollup rebuild`
 GRANT TRUNCATE ON otel.otel_attribute_keys TO trace_drain_writer;
 GRANT TRUNCATE ON otel.otel_attribute_values TO trace_drain_writer;

@@ -118,7 +118,9 @@ def test_writer_and_owner_may_read_exactly_the_system_tables_that_statements_nam
         if path.name not in EMBEDDED_ONLY
     ]
     named = {
-        name for path in sources for name in re.findall(r"(?:FROM|JOIN) system\.(\w+)", path.read_text())
+        name
+        for path in sources
+        for name in re.findall(r'(?:FROM |JOIN |, |")system\.(\w+)', path.read_text())
     }
     granted = {
         name
