@@ -146,6 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn rows_without_trace_ids_belong_to_no_shard_of_a_cluster() {
+        let segment = record(&block_of(&[1, 2]), 2, Codec::Lz4);
+
+        assert_eq!(
+            day_runs(&segment, 2),
+            Err("block has no trace ids".to_owned())
+        );
+    }
+
+    #[test]
     fn block_that_does_not_match_its_record_header_is_an_error() {
         let whole = block_of(&[1, 2, 3]);
         for raw in [&whole[..20], &whole[..40], b"", &[0xff; 32]] {

@@ -7,7 +7,7 @@ const TRACE_ID_LEN: usize = 32;
 const K0: u64 = 0xc3a5_c85c_97cb_3127;
 const K1: u64 = 0xb492_b66f_be98_f273;
 const K2: u64 = 0x9ae1_6a3b_2f90_404f;
-const K3: u64 = 0xc949_c7de_fc7f_1d5b;
+const K3: u64 = 0xc949_d7c7_509e_6557;
 const MULTIPLIER: u64 = 0x9ddf_ea08_eb38_2d69;
 
 /// Returns the number of the shard, from 1; `None` if this is no trace id.
