@@ -40,9 +40,12 @@ FROM clusterAllReplicas({cluster:String}, system.macros) WHERE macro IN ('shard'
 GROUP BY _shard_num
 """
 _TABLES = """
-SELECT _shard_num, groupArray(name) FROM clusterAllReplicas({cluster:String}, system.tables)
-WHERE database = {database:String} GROUP BY _shard_num
+SELECT _shard_num, names FROM clusterAllReplicas({cluster:String}, view(
+    SELECT groupArray(name) AS names FROM system.tables WHERE database = {database:String}
+))
+SETTINGS skip_unavailable_shards = 1
 """
+"""Each node that answers returns one row, also without tables."""
 
 
 class Node(NamedTuple):
@@ -135,10 +138,13 @@ class Layout(NamedTuple):
             raise OperatorError(f"the server does not know the cluster '{self.cluster}'; it knows {names}")
         return [Node(str(host), int(shard), number) for number, (shard, host) in enumerate(rows, start=1)]
 
-    def tables_of_nodes(self, store: Store) -> Mapping[Node, frozenset[str]]:
-        """Return the tables that each node has."""
+    def tables_of_nodes(self, store: Store) -> Mapping[Node, frozenset[str] | None]:
+        """Return the tables that each node has; `None` if it does not answer."""
         found = dict(store.rows(_TABLES, {"cluster": self.cluster, "database": self.database}))
-        return {node: frozenset(map(str, found.get(node.number, ()))) for node in self.nodes(store)}
+        return {
+            node: frozenset(found[node.number]) if node.number in found else None
+            for node in self.nodes(store)
+        }
 
     def require_macros(self, store: Store) -> None:
         """Raise `OperatorError` unless the macros tell the replicas and shards apart."""

@@ -86,8 +86,8 @@ class Status:
     """Retention of the main table; `None` if there is no table yet."""
     settings: tuple[tuple[str, str], ...]
     """Settings that decide whether acknowledged rows survive a crash."""
-    nodes: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Nodes of the cluster, and the tables that each lacks."""
+    nodes: tuple[tuple[str, str], ...] = ()
+    """Nodes of the cluster, and the state of the tables of each."""
 
 
 def wanted(settings: Settings) -> tuple[int, tuple[PromotedAttribute, ...], int]:
@@ -145,8 +145,6 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
     """
     engine = _engine_with_database(store)
     statements = emit(sources, engine, retention_days, event_retention_days, layout)
-    if layout.cluster:
-        layout.require_macros(store)
     # Before the first change: a table of another program must stay as it is.
     refuse_unusable(store)
     if (
@@ -158,6 +156,8 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
     ):
         refuse_altered(store, sources)
         return []
+    if layout.cluster:
+        layout.require_macros(store)
     with _locked(store, sleep):
         # Read again under the lock, because another receiver may have applied some in the meantime.
         pending = _pending(store, statements, layout)
@@ -215,16 +215,18 @@ def status(  # noqa: PLR0913 - as `apply`
         unusable=unusable_reason(store, sources),
         retention_days=retention_of(store, layout.stored(TABLE)),
         settings=tuple(_durability(store, layout.stored(TABLE))),
-        nodes=tuple(_lacking(store, statements, layout)) if layout.cluster else (),
+        nodes=tuple(_states_of_nodes(store, statements, layout)) if layout.cluster else (),
     )
 
 
-def _lacking(
+def _states_of_nodes(
     store: Store, statements: Sequence[Statement], layout: Layout
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+) -> Iterator[tuple[str, str]]:
     expected = set[str]().union(*map(_tables_of, statements))
     for node, tables in layout.tables_of_nodes(store).items():
-        yield f"shard {node.shard}, {node.host}", tuple(sorted(expected - tables))
+        lacking = ", ".join(sorted(expected - (tables or frozenset())))
+        state = f"lacks {lacking}" if lacking else "complete"
+        yield f"shard {node.shard}, {node.host}", "does not answer" if tables is None else state
 
 
 def _render(text: str, facts: dict[str, bool], days: dict[str, str]) -> str:
@@ -258,7 +260,9 @@ def _engine_with_database(store: Store) -> Engine:
 def _existing(store: Store, layout: Layout = ONE_SERVER) -> set[str]:
     """Return the tables of the server; on a cluster those that every node has."""
     if layout.cluster:
-        return set(frozenset.intersection(*layout.tables_of_nodes(store).values()))
+        # Without the nodes that are away: a receiver must start without them, if the others have the tables.
+        answers = [tables for tables in layout.tables_of_nodes(store).values() if tables is not None]
+        return set(frozenset.intersection(*answers)) if answers else set()
     return {str(name) for (name,) in store.rows(_TABLES)}
 
 

@@ -107,7 +107,7 @@ def test_tables_are_created_once(cluster: OneNodeCluster, layout: Layout) -> Non
     assert applied == [each.name for each in schema.emit(schema_sources(), SERVER, 30)]
     assert again == []
     assert (status.missing, status.retention_days) == ((), 30)
-    assert status.nodes == (("shard 1, node1", ()),)
+    assert status.nodes == (("shard 1, node1", "complete"),)
 
 
 def test_table_that_a_node_lacks_is_reported_and_created(
@@ -119,8 +119,28 @@ def test_table_that_a_node_lacks_is_reported_and_created(
     lacking = schema.status(cluster, schema_sources(), 30, layout=layout).nodes
     applied = schema.apply(cluster, schema_sources(), 30, layout=layout)
 
-    assert lacking == (("shard 1, node1", ("otel_errors_local",)),)
+    assert lacking == (("shard 1, node1", "lacks otel_errors_local"),)
     assert applied == ["0012_otel_errors"]
+
+
+def test_receiver_starts_while_a_node_does_not_answer(cluster: OneNodeCluster, layout: Layout) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    cluster.nodes = [(1, 1, "node1"), (1, 1, "node2")]
+    cluster.commands.clear()
+
+    applied = schema.apply(cluster, schema_sources(), 30, layout=layout)
+    status = schema.status(cluster, schema_sources(), 30, layout=layout)
+
+    assert (applied, cluster.commands) == ([], [])
+    assert status.nodes == (("shard 1, node1", "complete"), ("shard 1, node2", "does not answer"))
+
+
+def test_nothing_is_created_while_a_node_does_not_answer(cluster: OneNodeCluster, layout: Layout) -> None:
+    cluster.nodes = [(1, 1, "node1"), (1, 1, "node2")]
+
+    with pytest.raises(OperatorError, match="node 'node2' has no macro 'shard'"):
+        schema.apply(cluster, schema_sources(), 30, layout=layout)
+    assert cluster.commands == []
 
 
 def test_retention_is_changed_on_the_nodes(cluster: OneNodeCluster, layout: Layout) -> None:

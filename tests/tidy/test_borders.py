@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 26_048,
+    "receiver": 26_058,
     "receiver/console": 30_151,
     "receiver/platform": 6_460,
-    "tests": 77_336,
+    "tests": 77_356,
     "receiver/cli": 5_724,
     "testing": 6_530,
 }

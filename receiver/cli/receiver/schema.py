@@ -78,7 +78,7 @@ def print_statements(
 def status(config: str | None, data: str | None, cluster: str | None) -> None:
     """Print which statements are applied and which are missing, and the store's fsync settings.
 
-    On a cluster, prints the tables that each node lacks.
+    On a cluster, prints the tables that each node lacks, and the nodes that do not answer.
 
     Exits with 1 if a statement is missing or the table cannot be used.
     """
@@ -142,10 +142,7 @@ def rows_of(status_now: tables.Status) -> list[tuple[str, str]]:
         ("retention", "no table" if days is None else f"{days} days" if days else "forever"),
         *((name, "applied") for name in status_now.applied),
         *((name, "MISSING") for name in status_now.missing),
-        *(
-            (node, f"lacks {', '.join(lacking)}" if lacking else "complete")
-            for node, lacking in status_now.nodes
-        ),
+        *status_now.nodes,
         *status_now.settings,
     ]
 
