@@ -124,6 +124,10 @@ test-clickhouse: setup $(VENV)/.dev ## store contract and faults against a real 
 	@test -n "$$TRACE_DRAIN_TEST_CLICKHOUSE" || { echo "set TRACE_DRAIN_TEST_CLICKHOUSE=http://user:password@host:8123/database"; exit 1; }
 	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/deploy/test_roles.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py tests/console/rollup
 
+.PHONY: test-cluster
+test-cluster: setup $(VENV)/.dev ## the store of a cluster against real servers (.github/cluster/compose.yaml)
+	TRACE_DRAIN_TEST_CLUSTER=$(or $(TRACE_DRAIN_TEST_CLUSTER),http://test:test@127.0.0.1:8123/default) $(BIN)/pytest -q tests/engine/test_real_cluster.py
+
 .PHONY: fix
 fix: $(VENV)/.dev ## apply the automatic fixes of the formatters and linters
 	$(BIN)/ruff check --fix .
