@@ -13,6 +13,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from receiver.errors import CommandFailed
 from receiver.logs import limited
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class Files(Protocol):
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename `source` to `target` atomically, replacing `target`."""
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name, which must not exist, on the same file system."""
 
     def unlink(self, path: Path) -> None:
         """Remove a file. Raises `IsADirectoryError` for a directory."""
@@ -181,6 +185,9 @@ class Disk:
     def rename(self, source: Path, target: Path) -> None:
         source.rename(target)
 
+    def link(self, source: Path, target: Path) -> None:
+        target.hardlink_to(source)
+
     def unlink(self, path: Path) -> None:
         path.unlink()
 
@@ -236,6 +243,18 @@ def open_or_create(path: Path, files: Files = DISK) -> int:
         return files.create(path)
     except FileExistsError:
         return files.open(path)
+
+
+@contextmanager
+def lock_held(path: Path, problem: str) -> Iterator[None]:
+    """Hold the lock of a lock file. Raises `CommandFailed` with `problem` if another process holds it."""
+    fd = open_or_create(path)
+    try:
+        if not DISK.lock(fd):
+            raise CommandFailed(problem)
+        yield
+    finally:
+        DISK.close(fd)
 
 
 def write_new(files: Files, path: Path, *parts: bytes | memoryview, synced: bool = True) -> None:

@@ -18,13 +18,12 @@ from pathlib import Path
 
 from receiver.clock import NOTE_NAME
 from receiver.config.addresses import parse_store_url
-from receiver.durable.files import DISK, make_directories, open_or_create
+from receiver.durable.files import lock_held, make_directories
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.cluster_store import ClusterStore
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.expiry import Clock, refuse_to_open
 from receiver.engine.store import Store
-from receiver.errors import CommandFailed
 from receiver.settings import Settings
 
 # They log every exception that they raise. We log these exceptions ourselves, rate-limited.
@@ -42,13 +41,7 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
         data_dir = Path(settings.data_dir)
         # Before the engine exists: it deletes expired rows as soon as it is open.
         refuse_to_open(Clock(data_dir / NOTE_NAME), settings.store.retention_days)
-        return EmbeddedStore(
-            data_dir / "store",
-            database=settings.store.database,
-            memory_bytes_max=settings.store.memory_bytes_max,
-            disk_free_min=disk_free_min,
-            disk_floor_bytes=settings.journal.disk_free_min,
-        )
+        return open_embedded(data_dir / "store", settings, disk_free_min=disk_free_min)
     store_class = ClusterStore if settings.store.cluster else ClickHouseStore
     return store_class(
         url,
@@ -57,6 +50,17 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
         insert_timeout_s=settings.store.insert_timeout_s,
         receiver=_name_of(settings),
         cluster=settings.store.cluster,
+    )
+
+
+def open_embedded(path: Path, settings: Settings, *, disk_free_min: Callable[[], int]) -> EmbeddedStore:
+    """Open the embedded engine in this directory. Raises `OperatorError` if it does not open."""
+    return EmbeddedStore(
+        path,
+        database=settings.store.database,
+        memory_bytes_max=settings.store.memory_bytes_max,
+        disk_free_min=disk_free_min,
+        disk_floor_bytes=settings.journal.disk_free_min,
     )
 
 
@@ -71,12 +75,6 @@ def _name_of(settings: Settings) -> str:
 def claimed(data_dir: Path) -> Iterator[None]:
     """Hold the lock on the store of this data directory. Raises `CommandFailed` if it is taken."""
     make_directories(data_dir)
-    fd = open_or_create(data_dir / "store.lock")
-    try:
-        if not DISK.lock(fd):
-            raise CommandFailed(
-                f"the store of '{data_dir}' is in use by another process; expected it to be free"
-            )
+    problem = f"the store of '{data_dir}' is in use by another process; expected it to be free"
+    with lock_held(data_dir / "store.lock", problem):
         yield
-    finally:
-        DISK.close(fd)

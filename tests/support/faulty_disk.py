@@ -16,7 +16,7 @@ from receiver.durable.files import Disk
 READ_CALLS = frozenset({"open", "read", "read_head", "names", "size_bytes", "free_bytes"})
 SYNC_CALLS = frozenset({"sync_data", "sync", "sync_directory", "sync_file_system"})
 WRITE_CALLS = SYNC_CALLS | {
-    *("create", "write", "truncate", "rename", "unlink"),
+    *("create", "write", "truncate", "rename", "link", "unlink"),
     *("make_directory", "set_mode", "remove_directory"),
 }
 UNAFFECTED_CALLS = frozenset({"close", "lock", "is_at"})

@@ -245,6 +245,11 @@ class MemoryDisk:
             )
         )
 
+    def link(self, source: Path, target: Path) -> None:
+        node = self._file(source)
+        self._step("link", target)
+        self.tree[target.parent].change(lambda names: names.update({target.name: node}))
+
     def unlink(self, path: Path) -> None:
         if self.is_directory(path):
             raise IsADirectoryError(errno.EISDIR, "is a directory")
