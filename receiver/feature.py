@@ -31,6 +31,8 @@ class StoreParts:
     schema: Callable[[], object]
     """Returns the state of the tables; blocks."""
     ledger: LedgerQueries
+    snapshot: Callable[[], object]
+    """Takes a snapshot of the data directory for a backup; blocks."""
     dead_letters: DeadLetterOperations
     journal_bytes: Callable[[], int]
     """Measures the files of the journal; blocks."""

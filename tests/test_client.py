@@ -43,6 +43,7 @@ def url(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             health=dict,
             schema=dict,
             ledger=dict,
+            snapshot=dict,
             pool=pool,
             stream_pool=pool,
             space=SpoolSpace(spool, 0, lambda: 0),

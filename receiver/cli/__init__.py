@@ -40,6 +40,7 @@ VERBS = {
     "schema": "Print, compare and apply the schema of the store.",
     "serve": "Run the receiver.",
     "sql": "Run a SELECT statement, read-only.",
+    "store": "Back up and restore the embedded store.",
     "top": "Show rate, errors and durations of services, full screen and live.",
     "trace": "Print one trace.",
     "views": "List, export and import the saved views of the pages.",
@@ -51,7 +52,10 @@ QUERY_COMMANDS: Final = frozenset(
 )
 """Commands that `receiver.cli.console.questions` builds; the others have a module of their name."""
 FOLDERS: Final = {
-    "receiver": ("config", "dead", "doctor", "journal", "ledger", "sampling", "schema", "serve", "version"),
+    "receiver": (
+        *("config", "dead", "doctor", "journal", "ledger"),
+        *("sampling", "schema", "serve", "store", "version"),
+    ),
     "platform": ("explain", "platform"),
     "shell": ("completion",),
 }

@@ -116,6 +116,7 @@ class Console:
             health=parts.health,
             ledger=parts.ledger,
             schema=parts.schema,
+            snapshot=parts.snapshot,
             pool=parts.pool,
             stream_pool=self._stream_pool,
             queues=self._queues,

@@ -36,7 +36,7 @@ from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.pieces import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins, quoted_text
 from receiver.engine.sql_text import Sql, compose
-from receiver.engine.store import RowLocation
+from receiver.engine.store import RESTORE, RowLocation
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.sizes import size_text
 
@@ -315,6 +315,11 @@ class Bootstrap:
         """
         if self._path.exists() and not self.is_under_way:
             return
+        if self._path.with_name(RESTORE).exists():
+            raise OperatorError(
+                f"a restore into '{self._path.parent}' was interrupted; expected `trace-drain store restore` "
+                f"again, or that you delete '{self._path.with_name(RESTORE)}'"
+            )
         make_directories(self._path.parent)
         free_bytes = DISK.free_bytes(self._path.parent)
         # Before the marker, so that a start on a full disk leaves nothing behind.

@@ -20,6 +20,9 @@ DEPLOYMENT_EVENTS = "otel_deployment_events"
 TRIAL = "trace_drain_trial_"
 """Prefix of the names of trial tables: empty copies of the table, for trial inserts."""
 
+RESTORE = "restore"
+"""Directory beside the embedded store that has the store while a backup is restored."""
+
 ROW_CHECKSUM = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, SpanId))"
 """Checksum of a set of rows, independent of their order: a UInt64 that wraps around."""
 

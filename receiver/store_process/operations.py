@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from receiver import transcode
+from receiver.backup.snapshot import Snapshot, take_snapshot
 from receiver.dead_letters.directory import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.engine import schema
 from receiver.engine.store import Store
-from receiver.errors import DeadLetterConflict
+from receiver.errors import DeadLetterConflict, DiskTrouble, NotConfigured
 from receiver.journal.digest_key import DigestKey
 from receiver.ledger import query as ledger_query
 from receiver.model import SegmentId
@@ -44,6 +45,19 @@ class Operations:
             query, now_s=time.time(), row_lifetime_hours=row_lifetime_hours
         )
         return ledger_query.ledger(balances, lambda: self._store, ledger_filter)
+
+    def snapshot(self, dead_letter_list: DeadLetterList) -> Snapshot:
+        """Take a snapshot of the embedded store between two steps of the writer. Blocks."""
+        if not self._store.embedded:
+            raise NotConfigured("the store is a server; expected a backup by its statement BACKUP")
+        if not self._writer.has_tables:
+            raise DiskTrouble("the tables are not known to be up to date yet; `/readyz?verbose` says why")
+        data_dir, database = Path(self._settings.data_dir), self._settings.store.database
+        # Before the writer is asked: it does not wait for the trial INSERT of a replay.
+        with dead_letter_list.lock:
+            return self._writer.call_between_steps(
+                lambda: take_snapshot(self._store, data_dir, database, time.time())
+            )
 
     def replayer(self, dead_letter_list: DeadLetterList) -> Replayer:
         settings, data_dir = self._settings, Path(self._settings.data_dir)

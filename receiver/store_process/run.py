@@ -85,6 +85,7 @@ class StoreWork:
             self.health,
             operations.schema_status,
             operations.ledger_report,
+            partial(operations.snapshot, dead_letter_list),
             operations.replayer(dead_letter_list),
             Journal(data_dir / "journal").bytes_total,
             self._disk_free_min,

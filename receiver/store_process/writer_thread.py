@@ -10,8 +10,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import ClassVar, Final, TypeVar
 
 from receiver import transcode
@@ -40,6 +42,8 @@ MARGIN_S = 300.0
 """Margin in addition to the INSERT timeout. Longer than any retry pause and any query."""
 
 
+STEP_S_MAX: Final = 60.0
+"""Time that a call between two steps waits. Shorter than the time-out of a command's request."""
 ANSWER_S_MAX: Final = 30.0
 """Time without an answer of the store after which health reports it."""
 
@@ -142,6 +146,7 @@ class WriterThread:
         self._failure: BaseException | None = None
         self._stop_signal = StopSignal(time.monotonic)
         self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         # A daemon thread, so that a writer that hangs in the engine cannot prevent the exit.
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
 
@@ -179,6 +184,26 @@ class WriterThread:
         if self.balances is None:
             raise DiskTrouble("ledger is still being read; retry in a few seconds")
         return self.balances
+
+    def call_between_steps(self, call: Callable[[], T]) -> T:
+        """Run `call` on the writer's thread between two steps, and return its result. Blocks.
+
+        Raises `DiskTrouble` if the writer takes no step for too long.
+        """
+        result: Future[T] = Future()
+
+        def run() -> None:
+            if result.set_running_or_notify_cancel():
+                try:
+                    result.set_result(call())
+                except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+                    result.set_exception(error)
+
+        self._calls.put(run)
+        # A call that has begun cannot be cancelled, and is waited for.
+        if not wait([result], STEP_S_MAX).done and result.cancel():
+            raise DiskTrouble("the writer waits for the store; `/readyz?verbose` says why")
+        return result.result()
 
     def _write(self) -> None:
         try:
@@ -291,6 +316,8 @@ class WriterThread:
     def _on_step(self) -> None:
         """Callback that the writer runs between two steps."""
         self._watchdog.beat()
+        while not self._calls.empty():
+            self._calls.get()()
         self.expiry.check()
         if self.has_tables:
             self.expiry.drop_expired_days()

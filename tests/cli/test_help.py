@@ -59,7 +59,7 @@ def test_command_exits_with_the_documented_code(
     assert result.exit_code == code, result.output
 
 
-GROUPS = ["config", "dead", "journal", "platform", "rollup", "sampling", "schema", "views"]
+GROUPS = ["config", "dead", "journal", "platform", "rollup", "sampling", "schema", "store", "views"]
 
 
 @each_case("group", ["", *GROUPS])

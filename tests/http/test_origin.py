@@ -35,6 +35,7 @@ async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ign
             health=dict,
             schema=list,
             ledger=dict,
+            snapshot=dict,
             pool=pool,
             stream_pool=pool,
             space=SpoolSpace(directory, 0, lambda: 0),

@@ -33,6 +33,7 @@ def api_over(store: Any, **parts: Any) -> Iterator[Api]:  # noqa: ANN401 - also 
             "health": dict,
             "schema": dict,
             "ledger": dict,
+            "snapshot": dict,
             "pool": pool,
             "stream_pool": stream_pool,
             "space": SpoolSpace(Path(), 0, lambda: 0),

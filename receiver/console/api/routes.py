@@ -43,6 +43,8 @@ class Api:
     schema: Callable[[], object]
     ledger: Callable[[Mapping[str, str]], object]
     """Runs a ledger query with these parameters; blocks."""
+    snapshot: Callable[[], object]
+    """Takes a snapshot of the data directory; blocks."""
     pool: ThreadPoolExecutor
     """Threads for short responses."""
     stream_pool: ThreadPoolExecutor
@@ -77,7 +79,7 @@ class Api:
             QueryRoutes(self.source),
             ExportRoutes(self.source),
             SqlRoutes(self.source),
-            StatusRoutes(self.source, self.health, self.schema, self.ledger, self.pool),
+            StatusRoutes(self.source, self.health, self.schema, self.ledger, self.snapshot, self.pool),
         )
         for each in (*own, *more):
             register(application, each.routes())

@@ -4,6 +4,7 @@ GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outc
 GET /api/v1/schema                                        state of the tables
 GET /api/v1/refusals                                      newest refusals, and their number by hour
 GET /api/v1/health                                        checks of store and writer
+POST /api/v1/store/snapshot                               link the files for `trace-drain store backup`
 GET /api/v1/openapi.json, /docs                           description of all routes: see `openapi`
 """
 
@@ -28,6 +29,7 @@ from receiver.console.api.route import Route, routes_of
 from receiver.console.api.source import ApiSourceFor
 from receiver.console.queries.parameter_types import with_default
 from receiver.console.queries.question import Parameter, reject_unknown_parameters
+from receiver.http.media_types import require_json
 from receiver.refusals import refused
 from receiver.reports import LEDGER_SINCE
 
@@ -46,6 +48,11 @@ _LEDGER: Final = Operation(
     ),
     errors=BY_QUERY,
 )
+_SNAPSHOT: Final = Operation(
+    "snapshot",
+    "Link the files of the embedded store in its data directory, for a backup.",
+    errors=(HTTPStatus.CONFLICT, *BY_STORE),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ class StatusRoutes:
     health: Callable[[], dict[str, str]]
     schema: Callable[[], object]
     ledger: Callable[[Mapping[str, str]], object]
+    snapshot: Callable[[], object]
     pool: ThreadPoolExecutor
 
     def routes(self) -> tuple[Route, ...]:
@@ -78,6 +86,9 @@ class StatusRoutes:
                 operation=description,
             ),
             Route("GET", "/docs", _show_description, "viewer", within_projects=True),
+            Route(
+                "POST", "/api/v1/store/snapshot", self._snapshot, "admin", changes=True, operation=_SNAPSHOT
+            ),
         )
 
     async def _ledger(self, request: web.Request) -> web.StreamResponse:
@@ -87,6 +98,12 @@ class StatusRoutes:
         return await send_document(
             source, queue, lambda _: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
         )
+
+    async def _snapshot(self, request: web.Request) -> web.StreamResponse:
+        require_json(request.content_type)
+        reject_unknown_parameters(request.query)
+        answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.snapshot)
+        return whole_json(HTTPStatus.OK, answer)
 
     async def _schema(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query)

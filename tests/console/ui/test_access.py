@@ -32,13 +32,17 @@ from tests.support.api import api_over
 from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
 
-FOR_ADMINS = {("GET", "/platform/install"), ("GET", "/platform/installed")}
+FOR_ADMINS = {
+    *(("GET", "/platform/install"), ("GET", "/platform/installed")),
+    ("POST", "/api/v1/store/snapshot"),
+}
 CHANGES_BY_GET = {("GET", "/platform/installed")}
 """The platform redirects a browser there; a signed state proves that the user began the installation."""
 CHANGES = {
     ("POST", "/api/v1/dead/{id}/replay"),
     ("DELETE", "/api/v1/dead/{id}"),
     ("POST", "/api/v1/rollup/rebuild"),
+    ("POST", "/api/v1/store/snapshot"),
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
     ("POST", "/api/v1/platform/projects/{id}/keep"),
