@@ -7,13 +7,14 @@ text in the body, a lost connection) raises `StoreTrouble`, and the outcome of t
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import IO, ClassVar
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -122,7 +123,22 @@ class ClickHouseStore(SqlStore):
         }
         self._insert_body(parameters, BytesIO(lines), {"Content-Length": str(len(lines))})
 
-    def _insert_body(self, parameters: Mapping[str, str], body: BinaryIO, headers: Mapping[str, str]) -> int:
+    def insert_arrow(self, table: str, body: IO[bytes], *, token: str, query_id: str) -> int:
+        """Insert an Arrow stream in one statement. Returns the rows that the server read.
+
+        After any `StoreTrouble` the outcome of the INSERT is unknown.
+        """
+        self._column_check.run()
+        parameters = {
+            "query": f"INSERT INTO {table} FORMAT ArrowStream",
+            "query_id": query_id,
+            "insert_deduplication_token": token,
+        }
+        size_bytes = body.seek(0, os.SEEK_END)
+        body.seek(0)
+        return self._insert_body(parameters, body, {"Content-Length": str(size_bytes)})
+
+    def _insert_body(self, parameters: Mapping[str, str], body: IO[bytes], headers: Mapping[str, str]) -> int:
         """Send an INSERT with its rows. Returns the number of rows that the server read."""
         with self._client() as client:
             answer = post(

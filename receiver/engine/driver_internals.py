@@ -12,7 +12,7 @@ from collections import UserString
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, cast
 from urllib.parse import urlencode
 
 from clickhouse_connect.driver.binding import quote_identifier
@@ -70,7 +70,7 @@ def pool_without_redirects(host: str, port: int, *, is_secure: bool) -> PoolMana
 def post(
     client: Client,
     parameters: Mapping[str, str],
-    body: BinaryIO,
+    body: IO[bytes],
     headers: Mapping[str, str],
     timeout: Timeout,
 ) -> BaseHTTPResponse:

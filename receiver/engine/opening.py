@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from receiver.clock import NOTE_NAME
-from receiver.config.addresses import parse_store_url
+from receiver.config.addresses import StoreUrl, parse_store_url
 from receiver.durable.files import lock_held, make_directories
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.cluster_store import ClusterStore
@@ -42,13 +42,18 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
         # Before the engine exists: it deletes expired rows as soon as it is open.
         refuse_to_open(Clock(data_dir / NOTE_NAME), settings.store.retention_days)
         return open_embedded(data_dir / "store", settings, disk_free_min=disk_free_min)
+    return open_server(url, settings)
+
+
+def open_server(url: StoreUrl, settings: Settings) -> ClickHouseStore:
+    """Open the store on a server or a cluster, which may be down."""
     store_class = ClusterStore if settings.store.cluster else ClickHouseStore
     return store_class(
         url,
         database=settings.store.database,
         password=settings.store.password,
         insert_timeout_s=settings.store.insert_timeout_s,
-        receiver=_name_of(settings),
+        receiver=receiver_name(settings),
         cluster=settings.store.cluster,
     )
 
@@ -64,7 +69,7 @@ def open_embedded(path: Path, settings: Settings, *, disk_free_min: Callable[[],
     )
 
 
-def _name_of(settings: Settings) -> str:
+def receiver_name(settings: Settings) -> str:
     """Return a name, derived from host and data directory, that differs between receivers of one database."""
     # Hashed, because the name becomes part of a table's name, and paths contain other characters.
     identity = f"{socket.gethostname()}:{Path(settings.data_dir).resolve()}"

@@ -153,10 +153,11 @@ def test_body_is_described_only_where_it_is_read(document: Document) -> None:
         for method, _, operation in operations(document)
         if method == "post"
     }
-    statement = bodies.pop("postSql")
+    for operation, member in (("postSql", "query"), ("readStore", "what")):
+        body = bodies.pop(operation)
+        assert body["required"]
+        assert body["content"]["application/json"]["schema"]["required"] == [member]
 
-    assert statement["required"]
-    assert statement["content"]["application/json"]["schema"]["required"] == ["query"]
     assert not any(
         body["required"] or body["content"]["application/json"]["schema"] for body in bodies.values()
     )

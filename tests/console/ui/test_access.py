@@ -34,7 +34,7 @@ from tests.support.fake_clickhouse import MemoryStore
 
 FOR_ADMINS = {
     *(("GET", "/platform/install"), ("GET", "/platform/installed")),
-    ("POST", "/api/v1/store/snapshot"),
+    *(("POST", "/api/v1/store/snapshot"), ("POST", "/api/v1/store/read")),
 }
 CHANGES_BY_GET = {("GET", "/platform/installed")}
 """The platform redirects a browser there; a signed state proves that the user began the installation."""
@@ -67,7 +67,9 @@ PUBLIC = {
 }
 
 
-READS_BY_POST = {("POST", path) for path in ("/api/v1/sql", "/sql", "/mcp", *EXPLANATIONS)}
+READS_BY_POST = {
+    ("POST", path) for path in ("/api/v1/sql", "/api/v1/store/read", "/sql", "/mcp", *EXPLANATIONS)
+}
 SESSIONS = {("POST", "/login"), ("POST", "/logout")}
 """Routes with a log line of their own."""
 
