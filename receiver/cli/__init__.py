@@ -39,6 +39,7 @@ VERBS = {
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema of the store.",
     "serve": "Run the receiver.",
+    "store": "Move the embedded store to a ClickHouse server.",
     "sql": "Run a SELECT statement, read-only.",
     "store": "Back up and restore the embedded store.",
     "top": "Show rate, errors and durations of services, full screen and live.",

@@ -22,6 +22,7 @@ FAULT_TIER = (
     "tests/testing/emulator/test_shop_demo.py",
     "tests/faults",
     "tests/ledger/test_writer.py::test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct",
+    "tests/move/test_mover.py::test_killed_move_is_continued_by_the_next",
     "tests/platform/client/test_followed_events.py::test_memory_stays_flat_over_many_events_and_connections",
     (
         "tests/redelivery/test_delayed_segments.py"

@@ -19,6 +19,7 @@ EXEMPT = {
     ("cli/shell/api_client.py", "tempfile.SpooledTemporaryFile"): UNNAMED,
     ("engine/embedded.py", "os.fdopen"): "file in memory (memfd)",
     ("intake/connections/tls.py", "os.fdopen"): "file in memory (memfd)",
+    ("move/mover.py", "tempfile.SpooledTemporaryFile"): UNNAMED,
     ("writer/dedupe.py", "file.replace"): SEGMENT_FILE,
     ("writer/steps.py", "unit.unlink"): SEGMENT_FILE,
 }

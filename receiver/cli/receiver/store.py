@@ -1,4 +1,4 @@
-"""`trace-drain store backup | restore`: copies of the embedded store and of the files that belong to it."""
+"""`trace-drain store backup | restore | move`: copies of the embedded store and of the files that belong to it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 from receiver.backup.backup import Report, back_up, spans_of
 from receiver.backup.restore import restore as restore_into
 from receiver.backup.snapshot import Snapshot, delete_snapshot, take_snapshot
+from receiver.cli.receiver.store_move import move
 from receiver.cli.shell.api_client import query_receiver, store_of
 from receiver.cli.shell.group import CommandGroup, examples
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
@@ -31,7 +32,10 @@ directory_argument = click.argument("directory", metavar="DIR", type=click.Path(
 
 @click.group(cls=CommandGroup)
 def store() -> None:
-    """Back up and restore the embedded store."""
+    """Back up, restore or move the embedded store."""
+
+
+store.add_command(move)
 
 
 @store.command(

@@ -99,8 +99,11 @@ def require_receiver(settings: Settings) -> None:
 
 
 @contextmanager
-def store_of(settings: Settings) -> Iterator[Store]:
-    """Open the store itself, while no receiver runs. An embedded store must exist already."""
+def store_of(settings: Settings, *, is_in_use: bool = False) -> Iterator[Store]:
+    """Open the store itself, while no receiver runs. An embedded store must exist already.
+
+    `is_in_use`: a receiver runs on the data directory, with another store.
+    """
     embedded = settings.store.url == "embedded"
     require_engine(settings)
     data_dir = data_dir_of(settings) if embedded else Path(settings.data_dir)
@@ -109,7 +112,7 @@ def store_of(settings: Settings) -> Iterator[Store]:
     # By name, because the drivers take longer to load than a running receiver takes to answer.
     opening = import_module("receiver.engine.opening")
     # The lock keeps a receiver from starting while this command has the engine open.
-    with opening.claimed(data_dir) if embedded else nullcontext():
+    with opening.claimed(data_dir) if embedded and not is_in_use else nullcontext():
         store: Store = opening.open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
         try:
             yield store
@@ -255,12 +258,22 @@ def _checked(body: bytes, document: type) -> dict[str, Any]:
     return content
 
 
-def download(
-    settings: Settings, state: ReceiverState, path: str, query: Mapping[str, str], content_type: str
+def download(  # noqa: PLR0913 - the request, and the expected response
+    settings: Settings,
+    state: ReceiverState,
+    path: str,
+    query: Mapping[str, str],
+    content_type: str,
+    *,
+    body: bytes | None = None,
 ) -> Iterator[bytes]:
-    """Query the running receiver for a response that is not JSON; raise if it ends early."""
+    """Query the running receiver for a response that is not JSON; raise if it ends early.
+
+    `body`: JSON, for a POST.
+    """
     require_store_process(state)
-    request = _request(state.api_url, path, query, "GET")
+    method = "GET" if body is None else "POST"
+    request = _request(state.api_url, path, query, method, body or NO_MEMBERS)
     with _response_to(request, settings.api_token, TOKEN_FROM) as response:
         _require_content_type(response, content_type)
         # `read` with a size raises at a chunked body whose connection closes early; other methods do not.
