@@ -122,7 +122,7 @@ coverage: setup $(VENV)/.dev ## line coverage of the tests that run in one proce
 .PHONY: test-clickhouse
 test-clickhouse: setup $(VENV)/.dev ## store contract and faults against a real server (TRACE_DRAIN_TEST_CLICKHOUSE=URL)
 	@test -n "$$TRACE_DRAIN_TEST_CLICKHOUSE" || { echo "set TRACE_DRAIN_TEST_CLICKHOUSE=http://user:password@host:8123/database"; exit 1; }
-	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/deploy/test_roles.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py tests/console/rollup
+	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/deploy/test_roles.py tests/writer/test_engines.py tests/move tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py tests/console/rollup
 
 .PHONY: test-cluster
 test-cluster: setup $(VENV)/.dev ## the store of a cluster against real servers (.github/cluster/compose.yaml)

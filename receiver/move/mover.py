@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from secrets import token_hex
 from tempfile import SpooledTemporaryFile
 from typing import Final, NamedTuple
 
@@ -40,6 +41,8 @@ BODY_BYTES_MAX = 256 << 20
 BODY_MEMORY_BYTES_MAX = 16 << 20
 """Part of a body that is kept in memory; the rest goes to a temporary file."""
 RETRY_DELAYS_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+TOKENS_MAX = 3
+"""Tokens of equal rows that are tried in order, before one that was never used."""
 PROGRESS_S = 10.0
 """Time between two lines of progress within a day."""
 STOP_S = 120.0
@@ -178,8 +181,10 @@ class Mover:
 
     def _insert(self, table: str, read: Read, identity: str, ok: int, *, is_divisible: bool = False) -> bool:
         """Insert the rows of a read. Returns False if they are too large; then nothing was sent."""
-        # The number: after an INSERT that returned OK and stored nothing, its token is used up.
-        digest = f"{sha256(identity.encode()).hexdigest()[:32]}-{ok}"
+        # After an INSERT that returned OK and stored nothing, its token is used up. Several may be, if rows
+        # were deleted several times.
+        number = str(ok) if ok < TOKENS_MAX else token_hex(8)
+        digest = f"{sha256(identity.encode()).hexdigest()[:32]}-{number}"
         # Read completely first: a source that fails then sends nothing, and the target need not wait for it.
         with SpooledTemporaryFile(BODY_MEMORY_BYTES_MAX) as body:
             for piece in self.source.arrow(read):

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from tests.e2e.receiver_process import RETRYABLE, ReceiverProcess, environment
@@ -88,6 +90,9 @@ def is_inserting(store: Store) -> bool:
         return False
 
 
+@pytest.mark.fault(
+    "the embedded store is moved to a server under load: the move is killed in an INSERT, then the receiver"
+)
 def test_store_is_moved_while_deliveries_arrive_and_the_move_is_killed(
     tmp_path: Path, server: Server
 ) -> None:

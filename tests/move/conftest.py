@@ -1,7 +1,8 @@
-"""An embedded store and a server, each with empty tables, and rows with a value in every column."""
+"""An embedded store and a server, each with empty tables."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +12,7 @@ import pytest
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.store import Store
 from tests.support import engines
+from tests.support.server_process import Server
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +37,12 @@ def source(embedded_tables: Store) -> Iterator[Store]:
 def target(server_tables: ClickHouseStore) -> Iterator[ClickHouseStore]:
     yield server_tables
     engines.delete_rows(server_tables)
+
+
+@pytest.fixture
+def faulty_server(request: pytest.FixtureRequest) -> Server:
+    """Return the server behind `target`, for tests that inject faults into it."""
+    if os.environ.get("TRACE_DRAIN_TEST_CLICKHOUSE"):
+        pytest.skip("a real server has no faults to inject")
+    running: Server = request.getfixturevalue("server")
+    return running

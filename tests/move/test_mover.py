@@ -115,12 +115,12 @@ def test_segment_that_the_writer_stores_in_both_stores_stays_once_in_each(move: 
 
 @each_case("fault", ["answer_lost", "reset", "error", "body"])
 def test_insert_whose_outcome_is_unknown_is_counted_before_it_is_repeated(
-    move: Move, server: Server, fault: str
+    move: Move, faulty_server: Server, fault: str
 ) -> None:
     move.begin()
     add(move.source, 1)
     add(move.source, 2, hour=HOUR + 1)
-    server.inject_fault(fault, code=241)
+    faulty_server.inject_fault(fault, code=241)
 
     moved = move.run()
 
@@ -129,14 +129,14 @@ def test_insert_whose_outcome_is_unknown_is_counted_before_it_is_repeated(
     assert "counting again in 1 s" in move.reported[0]
 
 
-def test_target_that_refuses_every_insert_ends_the_move(move: Move, server: Server) -> None:
+def test_target_that_refuses_every_insert_ends_the_move(move: Move, faulty_server: Server) -> None:
     add(move.source, 1)
-    server.inject_fault("error", code=241, times=20)
+    faulty_server.inject_fault("error", code=241, times=20)
 
     with pytest.raises(StoreTrouble) as refused:
         move.run()
 
-    server.inject_fault("", times=0)
+    faulty_server.inject_fault("", times=0)
     assert refused.value.code == 241
     assert len(move.reported) == len(mover.RETRY_DELAYS_S)
 
@@ -152,11 +152,14 @@ def test_target_that_forgets_rows_it_acknowledged_ends_the_move(move: Move) -> N
         move.run(target=Forgetful(move.target))
 
 
-def test_rows_are_copied_although_their_token_is_used_up(move: Move) -> None:
+@each_case("deletions", [1, 6])
+def test_rows_are_copied_although_their_tokens_are_used_up(move: Move, deletions: int) -> None:
+    move.begin()
     add(move.source, 1)
-    move.run()
-    # As after a kill between the record of a token and the rename of its part.
-    move.target.command("ALTER TABLE otel_traces DELETE WHERE 1 SETTINGS mutations_sync = 2")
+    for _ in range(deletions):
+        move.run()
+        # As after a kill between the record of a token and the rename of its part.
+        move.target.command("ALTER TABLE otel_traces DELETE WHERE 1 SETTINGS mutations_sync = 2")
 
     move.run()
 
@@ -223,18 +226,18 @@ def in_background(send: Callable[[], int]) -> None:
         send()
 
 
-def test_insert_without_an_answer_is_cancelled_before_it_is_repeated(move: Move, server: Server) -> None:
+def test_insert_without_an_answer_is_cancelled_before_a_retry(move: Move, faulty_server: Server) -> None:
     add(move.source, 1)
-    server.inject_fault("hang")
+    faulty_server.inject_fault("hang")
 
     move.run(target=LeavesAnInsertRunning(move.target, StoreTrouble("timed out")))
 
     assert content(move.target) == content(move.source)
 
 
-def test_insert_of_a_killed_move_is_cancelled_before_the_next_move(move: Move, server: Server) -> None:
+def test_insert_of_a_killed_move_is_cancelled_before_the_next_move(move: Move, faulty_server: Server) -> None:
     add(move.source, 1)
-    server.inject_fault("hang")
+    faulty_server.inject_fault("hang")
     with pytest.raises(Killed):
         move.run(target=LeavesAnInsertRunning(move.target, Killed()))
     assert move.target.running(NAME)

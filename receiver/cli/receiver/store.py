@@ -1,4 +1,4 @@
-"""`trace-drain store backup | restore | move`: copies of the embedded store and of the files that belong to it."""
+"""`trace-drain store backup | restore | move`: copies of the embedded store and of what belongs to it."""
 
 from __future__ import annotations
 
