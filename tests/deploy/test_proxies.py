@@ -256,7 +256,7 @@ BODY: Final = (LIMITS.body_timeout_s + 1, 3_600)
         # Halved in each interval, 4,096 connections need 12 intervals, after the first 10 s.
         ("haproxy.cfg", r"pool-purge-delay (\d+)s", (1, (TO_RECEIVER[1] - 10) // 12)),
         ("haproxy.cfg", r"timeout http-keep-alive (\d+)s", TO_SENDER),
-        ("haproxy.cfg", r"timeout server (\d+)s", ANSWER),
+        ("haproxy.cfg", r"timeout server (\d+)s", BODY),
         ("haproxy.cfg", r"timeout client (\d+)s", BODY),
         ("envoy.yaml", r"an hour\.\n +common_http_protocol_options: {idle_timeout: (\d+)s", TO_RECEIVER),
         ("envoy.yaml", r"first\.\n +common_http_protocol_options: {idle_timeout: (\d+)s", TO_SENDER),

@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 26_785,
-    "receiver/console": 30_171,
+    "receiver": 27_314,
+    "receiver/console": 30_208,
     "receiver/platform": 6_460,
-    "tests": 78_564,
-    "receiver/cli": 5_862,
+    "tests": 79_833,
+    "receiver/cli": 6_047,
     "testing": 6_530,
 }
 """Area → maximum number of lines of its code."""
