@@ -23,12 +23,12 @@ from receiver.engine.columns import PROBE_ROW, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier, supported_settings
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
-from receiver.engine.replicas import Count
 from receiver.engine.sql_text import Sql, compose, identifier
 from receiver.engine.store import (
     NO_FILTERS,
     TABLE,
     TRIAL,
+    Count,
     DayRows,
     Parameters,
     RowLocation,

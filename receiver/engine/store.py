@@ -36,6 +36,8 @@ ALL_ROWS = "additional_table_filters = {}"
 For proofs and checks whose answers contain no value of a row.
 """
 
+Count = tuple[int, int, str, int]
+"""Epoch and sequence number of a segment, day and rows."""
 DayRows = Mapping[str, int]
 """Row count by day; the day is written like the table's partition: `20260131`, on shard 2 of a cluster
 `2/20260131`."""

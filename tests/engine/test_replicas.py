@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.engine.replicas import Answer, agreed_counts
+from receiver.engine.cluster_store import Answer, agreed_counts
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from receiver.engine.replicas import Answer, agreed_counts
+from receiver.engine.cluster_store import Answer, agreed_counts
 from receiver.engine.store import DayRows, RowLocation
 from receiver.errors import StoreTrouble
 from receiver.journal.segment_core import DayRun
