@@ -27,7 +27,9 @@ pip() { env -u PYTHONPATH "$venv/bin/python" -m pip --disable-pip-version-check 
 pip install --require-hashes --no-deps --no-compile --only-binary :all: -r requirements/serve.lock
 pip install --no-deps --no-compile "$wheel"
 pip uninstall --yes setuptools pip
-rm -f "$venv"/lib/python3.*/site-packages/trace_drain_receiver-*.dist-info/direct_url.json # names the path of the wheel
+rm "$venv"/lib/python3.*/site-packages/trace_drain_receiver-*.dist-info/direct_url.json
+# Digests of files that name temporary directories, and are changed or deleted here.
+sed -i -E '\#^\.\./\.\./\.\./bin/|direct_url\.json,#d' "$venv"/lib/python3.*/site-packages/*.dist-info/RECORD
 find "$venv/bin" -type f ! -name trace-drain -delete
 sed -i "s|$root||g" "$venv/bin/trace-drain" "$venv/pyvenv.cfg"
 find "$venv" -name __pycache__ -prune -exec rm -r {} +
@@ -45,7 +47,7 @@ Maintainer: The authors of trace-drain-receiver
 Section: net
 Priority: optional
 Depends: $python, systemd
-Installed-Size: $(du -sk --apparent-size "$root" | cut -f1)
+Installed-Size: $(find "$root" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print int(bytes / 1024) }')
 Description: receiver of OpenTelemetry traces that stores them in ClickHouse
  OTLP traces in over HTTPS, on disk before the 200, in ClickHouse exactly once.
 CONTROL
