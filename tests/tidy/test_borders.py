@@ -16,7 +16,7 @@ LINES_MAX = {
     "receiver": 27_314,
     "receiver/console": 30_208,
     "receiver/platform": 6_460,
-    "tests": 79_833,
+    "tests": 79_987,
     "receiver/cli": 6_047,
     "testing": 6_530,
 }
