@@ -330,10 +330,12 @@ def _promote(store: Store, attributes: Sequence[PromotedAttribute], engine: Engi
 
 def _durability(store: Store, table: str) -> Iterator[tuple[str, str]]:
     """Yield the durability settings in effect: the engine's defaults, overridden by the table's own."""
+    window = "non_replicated" if table == TABLE else "replicated"
     defaults = store.rows(
         "SELECT name, value FROM system.merge_tree_settings WHERE name IN "
-        "('fsync_after_insert', 'fsync_part_directory', 'min_rows_to_fsync_after_merge', "
-        "'non_replicated_deduplication_window', 'replicated_deduplication_window') ORDER BY name"
+        "('fsync_after_insert', 'fsync_part_directory', 'min_rows_to_fsync_after_merge', {window:String}) "
+        "ORDER BY name",
+        {"window": f"{window}_deduplication_window"},
     )
     query = store.rows(
         "SELECT create_table_query FROM system.tables "
