@@ -66,7 +66,10 @@ def read_manifest(directory: Path) -> Manifest | None:
             f"the backup in '{directory}' has the form {found}; this version reads forms up to {FORMAT}: "
             "use the version that made it, or a newer one"
         )
-    manifest = msgspec.convert(documents[0], Manifest)
+    try:
+        manifest = msgspec.convert(documents[0], Manifest)
+    except msgspec.ValidationError as error:
+        raise CommandFailed(f"'{path}' is not a manifest of a backup: {error}") from error
     if not all(map(_is_valid, manifest.files)):
         raise CommandFailed(f"'{path}' names files outside of the data directory; expected paths in it")
     return manifest

@@ -9,15 +9,19 @@ name it any more.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from receiver.backup.manifest import StoredFile
 from receiver.durable.files import DISK, delete_unneeded, open_to_read, opened, write_all
+from receiver.errors import CommandFailed
 
 PIECE_BYTES: Final = 1 << 20
 DRAFT: Final = "copy.tmp"
+_DIRECTORY: Final = re.compile(r"[0-9a-f]{2}")
+_FILE: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Pool:
@@ -38,13 +42,19 @@ class Pool:
             DISK.unlink(draft)
         file = StoredFile(name, *copy_file(source, draft))
         path = self.path_of(file)
+        # Not replaced: the manifest may name it, and the copy is not durable yet.
+        if self.holds(file):
+            DISK.unlink(draft)
+            return file
+        if path.parent.is_symlink():
+            raise CommandFailed(f"'{path.parent}' is a link; expected a directory of the backup")
         if DISK.size_bytes(path.parent) is None:
             DISK.make_directory(path.parent)
         DISK.rename(draft, path)
         return file
 
     def keep_only(self, files: Iterable[StoredFile]) -> None:
-        """Delete all other files. A failure is reported, and the file stays."""
+        """Delete the other files of the pool, and nothing else. A failure is reported, and the file stays."""
         kept = {self.path_of(file) for file in files}
         for path in self._paths():
             if path not in kept:
@@ -53,10 +63,11 @@ class Pool:
     def _paths(self) -> Iterator[Path]:
         for name in DISK.names(self.root):
             path = self.root / name
-            if path.is_dir():
-                yield from (path / each for each in DISK.names(path))
-            else:
+            if name == DRAFT:
                 yield path
+            # A link could lead out of the backup.
+            elif _DIRECTORY.fullmatch(name) and path.is_dir() and not path.is_symlink():
+                yield from (path / each for each in DISK.names(path) if _FILE.fullmatch(each))
 
 
 def copy_file(source: Path, target: Path) -> tuple[int, str]:

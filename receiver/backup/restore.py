@@ -32,6 +32,8 @@ from receiver.settings import Settings
 from receiver.sizes import counted
 
 REPLACED: Final = "replaced-by-restore"
+DRAFTS: Final = (".cut", ".rewrite")
+"""Suffixes of files of a segment that do not have its spans."""
 _ROWS: Final = compose("""
 SELECT table, partition_id, sum(rows) FROM system.parts
 WHERE database = currentDatabase() AND active
@@ -156,16 +158,15 @@ def _set_aside(path: Path) -> None:
 
 
 def _add(source: Path, target: Path, *, is_whole: bool) -> None:
-    """Add a directory or file, without files of a segment that `target` has a file of."""
+    """Add a directory or file, without files that `target` has, and without segments whose spans it has."""
     if DISK.size_bytes(target) is None:
         DISK.rename(source, target)
     elif source.is_dir() and not is_whole:
-        # The name of a file begins with the number or id of the segment, and a dot.
-        present = {_segment_of(name) for name in DISK.names(target)}
+        # A dead letter has its cause in its name. Of a segment, one file has the spans; another is a draft.
+        names = {*DISK.names(target)}
+        segments = {name.partition(".")[0] for name in names if not name.endswith(DRAFTS)}
         for name in DISK.names(source):
-            if (source / name).is_dir() or _segment_of(name) not in present:
+            is_segment = source.parent.name == "journal"
+            is_present = name.partition(".")[0] in segments if is_segment else name in names
+            if (source / name).is_dir() or not is_present:
                 _add(source / name, target / name, is_whole=False)
-
-
-def _segment_of(name: str) -> str:
-    return name.partition(".")[0]

@@ -31,6 +31,45 @@ def test_restored_files_have_the_content_of_the_snapshot(data: DataDirectory, tm
     assert made.days_changed == 2
 
 
+def test_backup_deletes_no_file_of_others(data: DataDirectory, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / ("a" * 64)).write_bytes(b"of others")
+    files = tmp_path / "backup/files"
+    (files / "photos").mkdir(parents=True)
+    (files / "photos/a.jpg").write_bytes(b"of others")
+    (files / "thesis.txt").write_bytes(b"of others")
+    (files / "zz").symlink_to(others)
+
+    data.back_up(tmp_path / "backup")
+
+    for kept in (files / "photos/a.jpg", files / "thesis.txt", others / ("a" * 64)):
+        assert kept.read_bytes() == b"of others"
+
+
+def test_backup_writes_through_no_link(data: DataDirectory, tmp_path: Path) -> None:
+    (tmp_path / "others").mkdir()
+    files = tmp_path / "backup/files"
+    files.mkdir(parents=True)
+    for number in range(256):
+        (files / f"{number:02x}").symlink_to(tmp_path / "others")
+
+    with pytest.raises(CommandFailed, match="is a link; expected a directory of the backup"):
+        data.back_up(tmp_path / "backup")
+
+    assert list((tmp_path / "others").iterdir()) == []
+
+
+def test_file_of_the_last_backup_is_not_replaced_by_a_copy_of_it(data: DataDirectory, tmp_path: Path) -> None:
+    data.back_up(tmp_path / "backup")
+    inodes = {path.stat().st_ino for path in (tmp_path / "backup/files").rglob("*") if path.is_file()}
+    data.write("views.json", b"spans")
+
+    data.back_up(tmp_path / "backup")
+
+    assert {path.stat().st_ino for path in (tmp_path / "backup/files").rglob("*") if path.is_file()} == inodes
+
+
 def test_next_backup_copies_only_what_changed_and_deletes_what_is_gone(
     data: DataDirectory, tmp_path: Path
 ) -> None:

@@ -173,6 +173,20 @@ def test_spans_and_records_in_the_directory_stay_and_the_state_of_the_lost_store
     assert content_of(tmp_path / "used") == expected | aside
 
 
+def test_files_without_the_spans_of_a_segment_keep_no_segment_of_the_backup_out(
+    data: DataDirectory, tmp_path: Path
+) -> None:
+    files = {f"{SEGMENT}/0000000005.native.lz4": b"of the backup", "dead/aa-1.poison.json": b"of the backup"}
+    for name, content in files.items():
+        data.write(name, content)
+    data.back_up(tmp_path / "backup")
+    write(tmp_path / "used", {f"{SEGMENT}/0000000005.cut": b"in DATA", "dead/aa-1.damaged.json": b"in DATA"})
+
+    restored(tmp_path / "backup", tmp_path / "used")
+
+    assert files.items() <= content_of(tmp_path / "used").items()
+
+
 @pytest.mark.fault("a restore is killed, or its disk fails, at any call")
 @pytest.mark.parametrize("error", [Killed, full_disk], ids=["killed", "full disk"])
 def test_restore_interrupted_at_any_call_is_repeated(

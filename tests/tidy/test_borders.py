@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 27_314,
+    "receiver": 27_319,
     "receiver/console": 30_208,
     "receiver/platform": 6_460,
-    "tests": 79_987,
+    "tests": 80_040,
     "receiver/cli": 6_047,
     "testing": 6_530,
 }
