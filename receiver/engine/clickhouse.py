@@ -7,6 +7,7 @@ text in the body, a lost connection) raises `StoreTrouble`, and the outcome of t
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,11 @@ _TEXT_CHARS_MAX = 2_000
 
 _CODE = re.compile(r"Code: (\d+)\.")
 _NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
+
+
+# They log every exception that they raise. We log these exceptions ourselves, rate-limited.
+for _library in ("urllib3", "clickhouse_connect"):
+    logging.getLogger(_library).setLevel(logging.CRITICAL)
 
 
 class ClickHouseStore(SqlStore):

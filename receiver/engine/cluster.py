@@ -41,7 +41,7 @@ GROUP BY _shard_num
 """
 _TABLES = """
 SELECT _shard_num, names FROM clusterAllReplicas({cluster:String}, view(
-    SELECT groupArray(name) AS names FROM system.tables WHERE database = {database:String}
+    SELECT groupArray((name, engine)) AS names FROM system.tables WHERE database = {database:String}
 ))
 SETTINGS skip_unavailable_shards = 1
 """
@@ -139,8 +139,19 @@ class Layout(NamedTuple):
         return [Node(str(host), int(shard), number) for number, (shard, host) in enumerate(rows, start=1)]
 
     def tables_of_nodes(self, store: Store) -> Mapping[Node, frozenset[str] | None]:
-        """Return the tables that each node has; `None` if it does not answer."""
-        found = dict(store.rows(_TABLES, {"cluster": self.cluster, "database": self.database}))
+        """Return the tables that each node has; `None` if it does not answer.
+
+        Raises `OperatorError` for a table of one server, whose rows no other node would have.
+        """
+        answers = store.rows(_TABLES, {"cluster": self.cluster, "database": self.database})
+        found = {number: dict(pairs) for number, pairs in answers}
+        for table in SHARDED_BY:
+            engines = {engines[table] for engines in found.values() if table in engines} - {"Distributed"}
+            if engines:
+                raise OperatorError(
+                    f"table '{table}' has the engine {engines.pop()}, of one server; expected Distributed: "
+                    "give the cluster another database (store.database, or the path of store.url)"
+                )
         return {
             node: frozenset(found[node.number]) if node.number in found else None
             for node in self.nodes(store)

@@ -11,12 +11,13 @@ replica answered that it has none: a replica that is away may have the only copy
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.cluster import local_table
-from receiver.engine.sql import counts_of, quoted_text
+from receiver.engine.columns import PROBE_OF_SHARDS
+from receiver.engine.sql import counts_of, headings_of, quoted_text
 from receiver.engine.sql_text import Sql, compose, identifier
 from receiver.engine.store import TABLE, Count, Parameters, RowLocation
 from receiver.errors import StoreTrouble
@@ -24,12 +25,25 @@ from receiver.model import SegmentId
 
 UNKNOWN_STATUS_OF_INSERT = 319
 
+T = TypeVar("T")
+Key = TypeVar("Key", bound=tuple[Any, ...])
+Value = TypeVar("Value", int, tuple[int, int])
+Answers = dict[int, list[Any]]
+"""Array of each replica that answered, by the number of the replica."""
 Answer = Mapping[tuple[int, int, str], int]
 """Rows on one replica by epoch, sequence number and day."""
 
 _NODES = """
-SELECT shard_num, shard_weight, host_name, port FROM system.clusters
-WHERE cluster = {cluster:String} ORDER BY shard_num, replica_num
+SELECT _shard_num, nodes
+FROM clusterAllReplicas({cluster:String}, view(
+    SELECT groupArray((shard_num, shard_weight, host_name, port)) AS nodes
+    FROM
+    (
+        SELECT shard_num, shard_weight, host_name, port FROM system.clusters
+        WHERE cluster = {cluster:String} ORDER BY shard_num, replica_num
+    )
+))
+SETTINGS skip_unavailable_shards = 1
 """
 
 
@@ -42,42 +56,85 @@ class ClusterStore(ClickHouseStore):
         return len(set(self._shard_of_node()))
 
     def _shard_of_node(self) -> list[int]:
-        """Return the shard of each replica of the cluster, in the order in which the server numbers them."""
-        rows = self.rows(_NODES, {"cluster": self._cluster})
-        if not rows:
+        """Return the shard of each replica of the cluster, in the order in which the server numbers them.
+
+        Raises `StoreTrouble` if the nodes disagree: the next statement may be answered by another one.
+        """
+        answers = self.rows(_NODES, {"cluster": self._cluster})
+        nodes = list(answers[0][1]) if answers else []
+        if not nodes:
             raise self._unusable("is not among the clusters that the server knows (system.clusters)")
-        if any(weight != 1 for _, weight, *_ in rows):
+        shards = [(shard, weight) for shard, weight, *_ in nodes]
+        if any([(shard, weight) for shard, weight, *_ in others] != shards for _, others in answers):
+            raise self._unusable(
+                "has other shards or replicas on some nodes; expected the same remote_servers"
+            )
+        if any(weight != 1 for _, weight in shards):
             raise self._unusable("has shards of different weights; expected a weight of 1 for each")
-        if len({(host, port) for _, _, host, port in rows}) < len(rows):
+        if len({(host, port) for _, _, host, port in nodes}) < len(nodes):
             raise self._unusable("names a server twice; expected a server for each replica")
-        return [int(shard) for shard, *_ in rows]
+        return [int(shard) for shard, _ in shards]
 
     def _unusable(self, reason: str) -> StoreTrouble:
         cause = f"cluster '{self._cluster}' {reason}"
         return StoreTrouble(cause, name="CLUSTER_UNUSABLE", advice=cause)
 
-    def _counted(self, parameters: Parameters, locations: Sequence[RowLocation]) -> list[Count]:
-        # Before the count: a replica that is added between the two gives no answer, or one too many.
-        shard_of_node = self._shard_of_node()
+    def _of_replicas(self, statement: Callable[[Sql], Sql], column: Sql, parameters: Parameters) -> Answers:
+        """Run a statement that returns one array, on the rows of each replica.
+
+        Each replica returns one row, so that those that were skipped, because they are away, are missed.
+        """
         local = compose(
             "{database}.{local}", database=identifier(self._database), local=identifier(local_table(TABLE))
         )
-        # Each replica returns one row, so that `agreed_counts` finds out which of them were skipped.
-        statement = compose(
-            "SELECT _shard_num, counts FROM clusterAllReplicas('{cluster}', view({counts})) "
+        of_replicas = compose(
+            "SELECT _shard_num, {column} FROM clusterAllReplicas('{cluster}', view({of_replica})) "
             "SETTINGS skip_unavailable_shards = 1",
+            column=column,
             cluster=identifier(self._cluster),
-            counts=counts_of(local),
+            of_replica=statement(local),
         )
+        return {int(node): list(array) for node, array in self.rows(of_replicas, parameters)}
+
+    def _counted(self, parameters: Parameters, locations: Sequence[RowLocation]) -> list[Count]:
+        # Before the count: a replica that is added between the two gives no answer, or one too many.
+        shard_of_node = self._shard_of_node()
         answers = {
-            int(node): {(epoch, seq, day): rows for epoch, seq, day, rows in counts}
-            for node, counts in self.rows(statement, parameters)
+            node: {(epoch, seq, day): rows for epoch, seq, day, rows in counts}
+            for node, counts in self._of_replicas(counts_of, identifier("counts"), parameters).items()
         }
         expected = {location.segment: location.rows for location in locations}
         return agreed_counts(shard_of_node, answers, expected)
 
+    def _headings(self, parameters: Parameters) -> list[Any]:
+        """See `SqlStore`. As the majorities have them: one replica may lack rows for a while."""
+        shard_of_node = self._shard_of_node()
+        answers = {
+            node: {(drain, project, hour): (rows, checksum) for drain, project, hour, rows, checksum in sums}
+            for node, sums in self._of_replicas(headings_of, identifier("headings"), parameters).items()
+        }
+        sums: dict[tuple[object, ...], tuple[int, int]] = {}
+        for _, given, majority in _by_shard(shard_of_node, answers):
+            for key, (rows, checksum) in _agreed(given, majority, (0, 0)):
+                before = sums.get(key, (0, 0))
+                sums[key] = (before[0] + rows, (before[1] + checksum) % (1 << 64))
+        return [(*key, *value) for key, value in sums.items()]
+
+    def probe(self) -> None:
+        """See `Store`. A row on each shard: a shard that fails is no fault of the data of a segment."""
+        self._column_check.run()
+        self._insert_select(PROBE_OF_SHARDS, {"shards": self.shards()}, self._insert_settings)
+
     def _processes(self) -> Sql:
         return compose("clusterAllReplicas('{cluster}', system.processes)", cluster=identifier(self._cluster))
+
+    def _all_rows(self) -> Sql:
+        return compose(
+            "clusterAllReplicas('{cluster}', {database}, {local})",
+            cluster=identifier(self._cluster),
+            database=identifier(self._database),
+            local=identifier(local_table(TABLE)),
+        )
 
     def kill(self, prefix: str) -> None:
         self.command(
@@ -102,29 +159,36 @@ def agreed_counts(
     `expected`: rows that each segment should have; 0: unknown.
     """
     counts: list[Count] = []
-    away: list[str] = []
+    for shard, given, majority in _by_shard(shard_of_node, answers):
+        for (epoch, seq, day), rows in _agreed(given, majority, 0):
+            counts.append((epoch, seq, f"{shard}/{day}", rows))
+    if away := len(shard_of_node) - len(answers):
+        _require_all_rows(counts, expected, f"{away} of {len(shard_of_node)} replicas")
+    return counts
+
+
+def _by_shard(
+    shard_of_node: Sequence[int], answers: Mapping[int, T]
+) -> Iterator[tuple[int, Sequence[T], int]]:
+    """Yield each shard with the answers of its replicas, and the number of replicas that is a majority."""
     for shard in sorted(set(shard_of_node)):
         nodes = [node for node, of in enumerate(shard_of_node, start=1) if of == shard]
         given = [answers[node] for node in nodes if node in answers]
         majority = len(nodes) // 2 + 1
         if len(given) < majority:
             raise _undecided(f"{len(given)} of {len(nodes)} replicas of shard {shard} answer")
-        if len(given) < len(nodes):
-            away.append(f"{len(nodes) - len(given)} of {len(nodes)} replicas of shard {shard}")
-        counts += _of_shard(shard, given, majority)
-    if away:
-        _require_all_rows(counts, expected, ", ".join(away))
-    return counts
+        yield shard, given, majority
 
 
-def _of_shard(shard: int, answers: Sequence[Answer], majority: int) -> list[Count]:
-    counts = []
-    for epoch, seq, day in sorted({key for answer in answers for key in answer}):
-        rows = [answer.get((epoch, seq, day), 0) for answer in answers]
-        if rows.count(max(rows)) < majority:
-            raise _undecided(f"replicas of shard {shard} have {min(rows)} to {max(rows)} rows of a segment")
-        counts.append((epoch, seq, f"{shard}/{day}", max(rows)))
-    return counts
+def _agreed(
+    answers: Sequence[Mapping[Key, Value]], majority: int, none: Value
+) -> Iterator[tuple[Key, Value]]:
+    """Yield the value of each key that a majority has; `none` is that of a replica without the key."""
+    for key in sorted({key for answer in answers for key in answer}):
+        values = [answer.get(key, none) for answer in answers]
+        if values.count(max(values)) < majority:
+            raise _undecided("the replicas of a shard have different rows of a segment")
+        yield key, max(values)
 
 
 def _require_all_rows(counts: Sequence[Count], expected: Mapping[SegmentId, int], away: str) -> None:

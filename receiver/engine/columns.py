@@ -62,6 +62,18 @@ PROBE_ROW = {
     "SampleReason": "'reason'",
 }
 """Column → value of the writer's probe row, which has a value in every column."""
+_PROBED = ", ".join(f"`{name}`" for name, _ in COLUMNS)
+PROBE = f"INSERT INTO {TABLE} ({_PROBED}) SELECT {', '.join(PROBE_ROW[name] for name, _ in COLUMNS)}"
+_A_TRACE_OF_EACH_SHARD = """
+FROM
+(
+    SELECT any(candidate) AS id
+    FROM (SELECT lower(hex(sipHash128(number))) AS candidate FROM numbers({shards:UInt64} * 64))
+    GROUP BY cityHash64(candidate) % {shards:UInt64}
+)
+"""
+PROBE_OF_SHARDS = PROBE.replace(_TRACE_ID, "id") + _A_TRACE_OF_EACH_SHARD
+"""One probe row for each shard. Of 64 traces for each shard, some belong to it."""
 
 _COLUMNS_OF_TABLES = """
 SELECT table, groupArray((name, concat(

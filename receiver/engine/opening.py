@@ -10,7 +10,6 @@ DATA/repair           the rows of a piece as a segment, while they are inserted
 from __future__ import annotations
 
 import hashlib
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,10 +24,6 @@ from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.expiry import Clock, refuse_to_open
 from receiver.engine.store import Store
 from receiver.settings import Settings
-
-# They log every exception that they raise. We log these exceptions ourselves, rate-limited.
-for _library in ("urllib3", "clickhouse_connect"):
-    logging.getLogger(_library).setLevel(logging.CRITICAL)
 
 
 def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store:

@@ -19,7 +19,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.engine.advice import Login
-from receiver.engine.columns import PROBE_ROW, ColumnCheck
+from receiver.engine.columns import PROBE, ColumnCheck
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier, supported_settings
 from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
@@ -38,7 +38,6 @@ from receiver.engine.store import (
 )
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
-from receiver.transcode import COLUMNS
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -73,7 +72,6 @@ IDEMPOTENT_PINS = {
 """Settings of idempotent statements, which must run every time: without deduplication."""
 
 NO_SETTINGS: Mapping[str, str] = {}
-
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 """Name of the compression in the engine and in HTTP, by the suffix of a segment's name."""
 
@@ -102,14 +100,17 @@ FROM
 
 _COUNT = compose("{counts} SETTINGS max_threads = 1", counts=counts_of(identifier(TABLE)))
 
-_ROWS_BY_HEADING = compose(
-    """
-SELECT groupArray((Drain, ProjectId, hour, spans, checksum))
+
+def headings_of(table: Sql) -> Sql:
+    """Return the statement that sums up the rows of a segment by heading, as one array."""
+    return compose(
+        """
+SELECT groupArray((Drain, ProjectId, hour, spans, checksum)) AS headings
 FROM
 (
     SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)) AS hour,
            count() AS spans, {row_checksum} AS checksum
-    FROM {table}
+    FROM {summed}
     WHERE (SegmentSeq = {seq:UInt64} AND SegmentEpoch = {epoch:UInt64}
            OR SegmentEpoch IN {parts_epochs:Array(UInt64)})
       AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
@@ -117,24 +118,24 @@ FROM
     GROUP BY Drain, ProjectId, hour
 )
 """,
-)
+        summed=table,
+    )
 
-_REFILL = compose("""
+
+_ROWS_BY_HEADING = headings_of(identifier(TABLE))
+
+REFILL = """
 INSERT INTO {companion} (TraceId, Start, End)
 SELECT TraceId, min(Timestamp), max(Timestamp)
-FROM {table}
+FROM {of}
 WHERE SegmentSeq = {seq:UInt64} AND SegmentEpoch = {epoch:UInt64}
   AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
                      AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
   AND _partition_id IN {days:Array(String)}
   AND TraceId != ''
 GROUP BY TraceId
-""")
-
-_PROBE = f"""
-INSERT INTO {TABLE} ({", ".join(f"`{name}`" for name, _ in COLUMNS)})
-SELECT {", ".join(PROBE_ROW[name] for name, _ in COLUMNS)}
 """
+
 
 _TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
 """This engine evaluates everything that can refuse a row: constraints, defaults, indexes, projections.
@@ -208,7 +209,6 @@ class SqlStore(Store, ABC):
             raise trouble_of(error, self._place, self._login) from error
 
     def shards(self) -> int:
-        """See `Store`."""
         return 0
 
     def version(self) -> Version:
@@ -265,7 +265,7 @@ class SqlStore(Store, ABC):
                 counts.setdefault(segment, {})[day] = rows
         return dict(counts)
 
-    def _counted(self, parameters: Parameters, _locations: Sequence[RowLocation]) -> list[Count]:
+    def _counted(self, parameters: Parameters, _: Sequence[RowLocation]) -> list[Count]:
         return self._rows_of_array(_COUNT, parameters)
 
     def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
@@ -273,8 +273,11 @@ class SqlStore(Store, ABC):
             **_parameters_of(location),
             "parts_epochs": [] if parts_epoch is None else [parts_epoch],
         }
-        groups = self._rows_of_array(_ROWS_BY_HEADING, parameters)
+        groups = self._headings(parameters)
         return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in groups}
+
+    def _headings(self, parameters: Parameters) -> list[Any]:
+        return self._rows_of_array(_ROWS_BY_HEADING, parameters)
 
     def running(self, prefix: str) -> list[str]:
         template = "SELECT groupArray({id}) FROM {processes} WHERE startsWith({id}, {prefix:String})"
@@ -282,7 +285,6 @@ class SqlStore(Store, ABC):
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
 
     def _processes(self) -> Sql:
-        """Return the table of running statements."""
         return identifier("system.processes")
 
     def _rows_of_array(self, statement: str, parameters: Parameters) -> list[Any]:
@@ -299,12 +301,16 @@ class SqlStore(Store, ABC):
         )
 
     def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
-        self._insert_select(_REFILL, {**_parameters_of(location), "days": list(days)})
+        statement = compose(REFILL, of=self._all_rows())
+        self._insert_select(statement, {**_parameters_of(location), "days": list(days)})
+
+    def _all_rows(self) -> Sql:
+        return identifier(TABLE)
 
     def probe(self) -> None:
         """See `Store`. The row is older than any retention, so it is deleted again."""
         self._column_check.run()
-        self._insert_select(_PROBE, None, self._space_settings())
+        self._insert_select(PROBE, None, self._space_settings())
 
     def _space_settings(self) -> dict[str, str]:
         """Return the settings of an INSERT of spans that keep disk space free for the journal."""

@@ -72,7 +72,10 @@ class RowCounter:
             rows, now_s=self.environment.now(), retention_days=self.environment.retention_days
         )
         answered = set(rows) if has_answer else set[str]()
-        return RowsCounted(outcome.judge(rows, counted, due=due, answered=answered), tuple(counted))
+        comparison = outcome.judge(rows, counted, due=due, answered=answered)
+        if comparison.completeness is not Completeness.COMPLETE:
+            self.shards.require_all()
+        return RowsCounted(comparison, tuple(counted))
 
     def has_rows(self, content: OpenUnit) -> bool:
         return bool(self.store.counts([content.location]))

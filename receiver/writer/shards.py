@@ -4,12 +4,13 @@ A `Distributed` table sends a row to a shard by its trace and by the present num
 sent are counted by the number that they were sent with, so the number changes only while no segment of the
 journal has a row in the store.
 
-Invariant: while the cluster has another number of shards than DATA/shards says, no INSERT is sent.
+Invariant: while the cluster has another number of shards than DATA/shards says, no INSERT is sent. While it
+has fewer, no row counts as missing: it may be on a shard that is not listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from receiver.durable.files import DISK, write_durably
@@ -48,13 +49,19 @@ class Shards:
         )
         raise StoreTrouble(cause, name="SHARDS_CHANGED", advice=cause)
 
-    def adopt_if_changed(self, units: Iterable[Unit]) -> None:
+    def require_all(self) -> None:
+        """Raise `StoreTrouble` if shards that rows may be on are not among those of the cluster."""
+        if self.count and self._store.shards() < self.count:
+            self.check()
+
+    def adopt_if_changed(self, units: Sequence[Unit]) -> None:
         """Adopt the present number of shards if no row of the journal's units is or will be stored."""
         if not self._is_changed:
             return
         try:
             present = self._store.shards()
-            if present != self.count and not self._may_have_rows(units):
+            is_lacking = present < self.count and any(units)
+            if present != self.count and not is_lacking and not self._may_have_rows(units):
                 write_durably(self._path, f"{present}\n".encode())
                 self.count = present
             self._is_changed = present != self.count
@@ -62,7 +69,7 @@ class Shards:
         except (StoreTrouble, OSError) as error:
             limited.warning("writer: shards", "number of shards cannot be read or recorded", error=str(error))
 
-    def _may_have_rows(self, units: Iterable[Unit]) -> bool:
+    def _may_have_rows(self, units: Sequence[Unit]) -> bool:
         ids = [unit.id for unit in units]
         # Before the count, which a running INSERT could make wrong.
         own = tuple(f"{query_id_of(str(unit))}#" for unit in ids)

@@ -120,7 +120,9 @@ class Writer:
             # Segments of a newer version are not listed, but that version needs their state.
             self._recover(present | {*self._journal.newer})
         self._update_stalled(present)
-        self._shards.adopt_if_changed(units)
+        # A split segment whose plan cannot be read is not among the units.
+        if not self._splitter.unusable:
+            self._shards.adopt_if_changed(units)
         for unit in units:
             if isinstance(unit, Piece):
                 # Pieces take turns like segments that failed, so that many pieces cannot delay a new segment.

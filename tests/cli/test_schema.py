@@ -81,6 +81,7 @@ def printed(*arguments: str) -> Result:
 def test_statements_for_a_cluster_are_printed_without_a_server() -> None:
     text = printed("print", "--cluster", "prod", "--storage-policy", "tiered").stdout
 
+    assert text.startswith("CREATE DATABASE IF NOT EXISTS otel ON CLUSTER 'prod';")
     assert "CREATE TABLE IF NOT EXISTS otel.otel_traces_local ON CLUSTER 'prod'" in text
     assert "ENGINE = Distributed('prod', 'otel', 'otel_traces_local', cityHash64(TraceId))" in text
     assert "storage_policy = 'tiered'" in text

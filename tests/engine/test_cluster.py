@@ -19,6 +19,7 @@ import pytest
 
 from receiver.engine import schema
 from receiver.engine.cluster import Layout
+from receiver.engine.columns import PROBE_OF_SHARDS
 from receiver.engine.schema import Engine
 from receiver.engine.store import RowLocation, Store, Version
 from receiver.errors import OperatorError, StoreTrouble
@@ -164,6 +165,16 @@ def test_altered_table_of_the_node_is_refused(cluster: OneNodeCluster, layout: L
         schema.apply(cluster, schema_sources(), 30, layout=layout)
 
 
+def test_table_of_one_server_is_refused_and_stays(
+    cluster: OneNodeCluster, layout: Layout, inner: Store
+) -> None:
+    schema.apply(inner, schema_sources(), 30)
+
+    with pytest.raises(OperatorError, match="table 'otel_traces' has the engine MergeTree, of one server"):
+        schema.apply(cluster, schema_sources(), 30, layout=layout)
+    assert cluster.commands == []
+
+
 def test_unknown_cluster_is_refused_with_the_known_ones(cluster: OneNodeCluster, database: str) -> None:
     with pytest.raises(OperatorError, match="does not know the cluster 'other'; it knows 'prod'"):
         schema.apply(cluster, schema_sources(), 30, layout=Layout("other", database))
@@ -211,6 +222,39 @@ def test_rows_are_counted_by_day_of_the_shard(
     assert counts == {segment.location.segment: {f"1/{day}": rows for day, rows in segment.days.items()}}
     assert cluster.shards() == 1
     assert cluster.running("trace-drain-") == []
+
+
+def test_ledger_gets_the_sums_of_the_replicas(
+    cluster: OneNodeCluster, layout: Layout, inner: Store, tmp_path: Path
+) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    segment = SegmentMaker(tmp_path).make(0, 0, 1)
+    inner.command("RENAME TABLE otel_traces TO otel_traces_merged, otel_traces_local TO otel_traces")
+    inner.insert(segment.path, token="a", query_id="a")
+    expected = inner.rows_by_heading(segment.location)
+    inner.command("RENAME TABLE otel_traces TO otel_traces_local, otel_traces_merged TO otel_traces")
+
+    assert cluster.rows_by_heading(segment.location) == expected
+    assert sum(sums.rows for sums in expected.values()) == 3
+
+
+def test_probe_has_a_row_for_each_shard(inner: Store) -> None:
+    schema.apply(inner, schema_sources(), 0)
+
+    inner.rows(PROBE_OF_SHARDS, {"shards": 3})
+
+    shards = inner.rows("SELECT cityHash64(TraceId) % 3, count() FROM otel_traces GROUP BY ALL ORDER BY ALL")
+    assert shards == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_nodes_that_list_other_shards_are_not_trusted(
+    cluster: OneNodeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = cluster.rows
+    monkeypatch.setattr(cluster, "rows", lambda *call: [*rows(*call), (2, [(1, 1, "a", 1), (2, 1, "b", 1)])])
+
+    with pytest.raises(StoreTrouble, match="has other shards or replicas on some nodes"):
+        cluster.shards()
 
 
 @pytest.mark.parametrize(

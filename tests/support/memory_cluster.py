@@ -97,13 +97,15 @@ class MemoryCluster(MemoryStore):
         super().__init__()
         self.random = random
         self.nodes = [Shard() for _ in range(shards)]
+        self.listed = 0
+        """Number of shards that the servers list; 0: all."""
         self.is_faulty = False
         self.fault_count = 0
         self.late: list[tuple[int, str, Callable[[], object]]] = []
         """Statements that still run: polls until they end, query id, and what they do then."""
 
     def shards(self) -> int:
-        return len(self.nodes)
+        return self.listed or len(self.nodes)
 
     def add_shard(self) -> None:
         self.nodes.append(Shard())
@@ -115,8 +117,8 @@ class MemoryCluster(MemoryStore):
         segment_id = SegmentId(int(epoch or "7", 16), int(seq))
         rows = rows_of(segment.read_bytes())
         failed = []
-        for number, shard in enumerate(self.nodes, start=1):
-            own = [row for row in rows if shard_of(row, len(self.nodes)) == number]
+        for number, shard in enumerate(self.nodes[: self.shards()], start=1):
+            own = [row for row in rows if shard_of(row, self.shards()) == number]
             fault = self._fault() if own else ""
             self._apply(shard, fault, (segment_id, own, token), query_id)
             failed += [fault] if fault else []
@@ -167,11 +169,11 @@ class MemoryCluster(MemoryStore):
             for part in [part for part in shard.parts if part.resolve]:
                 if not self.is_faulty or self.random.random() < 0.5:
                     self._resolve(part)
-        node_shards = [number for number in range(1, len(self.nodes) + 1) for _ in range(REPLICAS)]
+        node_shards = [number for number in range(1, self.shards() + 1) for _ in range(REPLICAS)]
         expected = {location.segment: location.rows for location in locations}
         answers = {
             (number - 1) * REPLICAS + replica + 1: self._answer(shard, replica, expected.keys())
-            for number, shard in enumerate(self.nodes, start=1)
+            for number, shard in enumerate(self.nodes[: self.shards()], start=1)
             for replica in set(range(REPLICAS)) - shard.away
         }
         counts: dict[SegmentId, dict[str, int]] = {}

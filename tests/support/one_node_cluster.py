@@ -19,6 +19,8 @@ _NAME = r"(?:'prod'|\{cluster:String\})"
 _REWRITTEN = (
     (rf"clusterAllReplicas\({_NAME}, view\((.*)\)\)", r"(SELECT 1 AS _shard_num, * FROM (\1))"),
     (rf"clusterAllReplicas\({_NAME}, (system\.\w+)\)", r"(SELECT 1 AS _shard_num, * FROM \1)"),
+    (r"clusterAllReplicas\('prod', (\w+), (\w+)\)", r"\1.\2"),
+    (r"\(name, engine\)", "(name, if(engine = 'Merge', 'Distributed', engine))"),
     (" ON CLUSTER 'prod'", ""),
     (r"Replicated(\w*MergeTree)\('[^']*', '[^']*'(?:, )?", r"\1("),
     (r"\breplicated_deduplication_window = ", "non_replicated_deduplication_window = "),

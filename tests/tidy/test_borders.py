@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 27_319,
+    "receiver": 27_426,
     "receiver/console": 30_208,
     "receiver/platform": 6_460,
-    "tests": 80_040,
-    "receiver/cli": 6_047,
+    "tests": 80_113,
+    "receiver/cli": 6_053,
     "testing": 6_530,
 }
 """Area → maximum number of lines of its code."""

@@ -13,7 +13,7 @@ from receiver.writer.units import Unit
 from tests.support.cases import RANDOM_CASES
 from tests.support.fake_clickhouse import TODAY, segment_of
 from tests.support.memory_cluster import ClusterCore, MemoryCluster, row
-from tests.support.writer_harness import WriterHarness
+from tests.support.writer_harness import ID, WriterHarness
 
 ROUNDS_MAX = 2_000
 
@@ -115,6 +115,30 @@ def test_added_shard_is_used_once_no_row_of_the_journal_is_stored(
     assert cluster.stored_rows == sorted([*ROWS, *later])
     assert (harness.directory / "shards").read_text() == "3\n"
     assert cluster.nodes[2].parts
+
+
+def test_rows_on_a_shard_that_is_not_listed_for_a_while_are_not_sent_again(tmp_path: Path) -> None:
+    cluster = MemoryCluster(Random(1), shards=3)
+    harness = ClusterHarness(tmp_path, cluster)
+    # The first writer adopts three shards, and is killed after its INSERT.
+    harness.writer.drain()
+    harness.add(ROWS)
+    cluster.insert(harness.files[0].path, token=f"{ID}#0", query_id="")
+    # As after an hour: the tokens of the INSERT are forgotten.
+    for shard in cluster.nodes:
+        shard.tokens.clear()
+
+    cluster.listed = 2
+    writer = harness.writer
+    for _ in range(5):
+        writer.drain()
+        harness.between_turns_s += 60.0
+    assert (tmp_path / "shards").read_text() == "3\n"
+    cluster.listed = 0
+    harness.drain_all()
+
+    assert cluster.stored_rows == sorted(ROWS)
+    assert harness.dead == []
 
 
 def test_added_shard_is_not_used_while_an_insert_of_the_journal_may_run(

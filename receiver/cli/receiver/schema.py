@@ -62,6 +62,8 @@ def print_statements(
     version = _version(engine)
     (days, attributes, event_days), layout = tables.wanted(settings), tables.layout_of(settings)
     kind = tables.Engine(version, embedded=settings.store.url == "embedded" and not layout.cluster)
+    if layout.cluster:
+        click.echo(f"CREATE DATABASE IF NOT EXISTS {layout.database} ON CLUSTER '{layout.cluster}';\n")
     for statement in tables.emit(transcode.SCHEMAS, kind, days, event_days, layout):
         click.echo(f"-- {statement.name}\n{statement.sql};\n")
     if layout.cluster:

@@ -133,6 +133,11 @@ class ReceiverSource:
 
 
 def _move(settings: Settings, url: StoreUrl, source: MoveSource, data_dir: Path) -> Moved:
+    if settings.store.cluster:
+        raise OperatorError(
+            "store.cluster is set; a move goes to one server: expected the settings without it, or an empty "
+            "cluster, to which `serve` stores new spans"
+        )
     try:
         with closing(open_server(url, settings)) as target:
             for name in schema.apply(target, transcode.SCHEMAS, *schema.wanted(settings)):
