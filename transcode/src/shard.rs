@@ -1,4 +1,4 @@
-//! The shard of a row in a ClickHouse cluster: `cityHash64(TraceId)` modulo the number of shards, as the `Distributed`
+//! The shard of a row in a `ClickHouse` cluster: `cityHash64(TraceId)` modulo the number of shards, as the `Distributed`
 //! table computes it. Only the lengths that a trace id has: 32 hexadecimal digits, or none.
 
 /// Length of a trace id in hexadecimal digits.
@@ -22,11 +22,12 @@ pub fn shard_of(trace_id: &[u8], shards: u32) -> Option<u32> {
     u32::try_from(index + 1).ok()
 }
 
-/// `CityHash64` 1.0.2 for 17 to 32 bytes, which `cityHash64` of ClickHouse is for a string.
+/// `CityHash64` 1.0.2 for 17 to 32 bytes, which `cityHash64` of `ClickHouse` is for a string.
 fn hash(bytes: &[u8; TRACE_ID_LEN]) -> u64 {
     let word = |at: usize| {
-        bytes[at..]
-            .first_chunk()
+        bytes
+            .get(at..)
+            .and_then(<[u8]>::first_chunk)
             .map_or(0, |word| u64::from_le_bytes(*word))
     };
     let len = TRACE_ID_LEN as u64;
