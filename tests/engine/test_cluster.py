@@ -247,6 +247,18 @@ def test_probe_has_a_row_for_each_shard(inner: Store) -> None:
     assert shards == [(0, 1), (1, 1), (2, 1)]
 
 
+def test_probe_waits_for_a_majority_of_each_shard(
+    cluster: OneNodeCluster, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    sent: list[tuple[object, ...]] = []
+    monkeypatch.setattr(cluster, "_insert_select", lambda *call: sent.append(call))
+
+    cluster.probe()
+
+    assert sent == [(PROBE_OF_SHARDS, {"shards": 1}, {"insert_quorum": "auto"})]
+
+
 def test_nodes_that_list_other_shards_are_not_trusted(
     cluster: OneNodeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

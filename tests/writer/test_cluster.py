@@ -117,12 +117,22 @@ def test_added_shard_is_used_once_no_row_of_the_journal_is_stored(
     assert cluster.nodes[2].parts
 
 
-def test_rows_on_a_shard_that_is_not_listed_for_a_while_are_not_sent_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(ROWS, id="rows on all shards"),
+        # Nothing of the segment is counted then.
+        pytest.param([row(TODAY, trace) for trace in (2, 5, 8)], id="rows on the absent shard only"),
+    ],
+)
+def test_rows_on_a_shard_that_is_not_listed_for_a_while_are_not_sent_again(
+    tmp_path: Path, rows: list[int]
+) -> None:
     cluster = MemoryCluster(Random(1), shards=3)
     harness = ClusterHarness(tmp_path, cluster)
     # The first writer adopts three shards, and is killed after its INSERT.
     harness.writer.drain()
-    harness.add(ROWS)
+    harness.add(rows)
     cluster.insert(harness.files[0].path, token=f"{ID}#0", query_id="")
     # As after an hour: the tokens of the INSERT are forgotten.
     for shard in cluster.nodes:
@@ -137,7 +147,7 @@ def test_rows_on_a_shard_that_is_not_listed_for_a_while_are_not_sent_again(tmp_p
     cluster.listed = 0
     harness.drain_all()
 
-    assert cluster.stored_rows == sorted(ROWS)
+    assert cluster.stored_rows == sorted(rows)
     assert harness.dead == []
 
 
