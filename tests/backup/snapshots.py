@@ -81,7 +81,7 @@ def ignore(_copied: int, _total: int) -> None:
 
 
 class PartsStore(MemoryStore):
-    """The engine, as far as a restore asks it: it counts the rows of the parts in its directory."""
+    """Store that counts the rows of the parts in its directory, which is all that a restore asks for."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
