@@ -15,7 +15,7 @@ from receiver.cli import main
 from receiver.engine import opening, schema
 from receiver.engine.opening import open_store
 from receiver.settings import Settings
-from tests.support.engines import COMPILATION
+from tests.support.engines import COMPILATION, delete_rows
 from tests.support.fake_clickhouse import schema_sources
 
 
@@ -45,6 +45,8 @@ def stored_spans(engine_dir: Path, rows: Iterable[Mapping[str, Any]]) -> Iterato
     for setting in COMPILATION:
         store.command(f"SET {setting} = 0")
     schema.apply(store, schema_sources(), 30)
+    # Tests of other commands leave spans in the same database.
+    delete_rows(store)
     if lines := "\n".join(map(json.dumps, rows)):
         store.command(f"INSERT INTO otel_traces FORMAT JSONEachRow\n{lines}")
     with pytest.MonkeyPatch.context() as patch:
