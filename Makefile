@@ -169,15 +169,15 @@ speed-record: $(BIN)/python ## update benchmarks/core_instructions.json
 	$(BIN)/python benchmarks/core_instructions.py --write
 
 .PHONY: bench
-bench: setup ## compare this receiver with others; takes an hour (ARGS="--only ours --runs 1 --duration 5")
+bench: setup $(VENV)/.dev ## compare this receiver with others; takes an hour (ARGS="--only ours --runs 1 --duration 5")
 	PYTHONPATH=. $(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: bench-store
-bench-store: setup ## compare our table with the exporter's: inserts, bytes, queries (ARGS="--spans 10000000,50000000" or "--sustain 30m")
+bench-store: setup $(VENV)/.dev ## compare our table with the exporter's: inserts, bytes, queries (ARGS="--spans 10000000,50000000" or "--sustain 30m")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.store $(ARGS)
 
 .PHONY: bench-query
-bench-query: setup ## every question on our table and the exporter's, and ingest beside queries; takes hours (ARGS="--spans 1000000 --projects 20 --questions trace,search" or "--part ingest")
+bench-query: setup $(VENV)/.dev ## every question on our table and the exporter's, and ingest beside queries; takes hours (ARGS="--spans 1000000 --projects 20 --questions trace,search" or "--part ingest")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.query $(ARGS)
 
 .PHONY: bench-ui

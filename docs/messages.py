@@ -86,8 +86,8 @@ SECTIONS = {
     "not-found": r".* (_routing_problem|ApiProblem refusal\.status|DeadLetterConflict|NotConfigured):"
     r"|.* NoSuch(DeadLetter|Project|Trace|View):",
     "filters": r"console/queries/filters/",
-    "parameters": r"(ledger/|time_range|console/(api/(?!sql)|queries/(?!raw_sql)|ui/)).* MalformedBody:"
-    r"|.* NoSuchDeployment:|ledger/query\.py",
+    "parameters": r"(ledger/|store_process/|time_range|console/(api/(?!sql)|queries/(?!raw_sql)|ui/))"
+    r".* MalformedBody:|.* NoSuchDeployment:|ledger/query\.py",
     "query-limits": r".* LimitExceeded:",
     "tools": r"console/tools/(common|jaeger/|prometheus|tempo/)",
     "mcp": r"console/tools/mcp/",

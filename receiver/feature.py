@@ -16,7 +16,14 @@ from receiver.config.load import Loaded
 from receiver.engine.store import Store
 from receiver.http.listener import Ports
 from receiver.metrics import Metrics
-from receiver.reports import DeadLetterOperations, LedgerQueries, RecordedLog, WriterProgress
+from receiver.reports import (
+    DeadLetterOperations,
+    DeletionBegun,
+    DeletionReport,
+    LedgerQueries,
+    RecordedLog,
+    WriterProgress,
+)
 from receiver.settings import Settings
 
 
@@ -33,6 +40,10 @@ class StoreParts:
     ledger: LedgerQueries
     snapshot: Callable[[], object]
     """Takes a snapshot of the data directory for a backup; blocks."""
+    deletion_report: Callable[[Mapping[str, str]], DeletionReport]
+    """Counts the stored spans of a project or a trace; blocks. Raises `MalformedBody`."""
+    delete: Callable[[Mapping[str, str]], DeletionBegun]
+    """Begins to delete the spans of a project or a trace of one day; blocks. Raises `MalformedBody`."""
     dead_letters: DeadLetterOperations
     journal_bytes: Callable[[], int]
     """Measures the files of the journal; blocks."""

@@ -36,6 +36,8 @@ class LedgerLine(msgspec.Struct, frozen=True):
     rejected: int
     duplicate: int
     dead: int
+    deleted: int
+    """Spans that were stored, and were deleted by an operator or by the limit of disk space."""
     journal: int
     difference: int
     """Received spans without an outcome. Any value but 0 is a bug."""
@@ -71,6 +73,23 @@ class LedgerReport(msgspec.Struct, frozen=True):
     lines: list[LedgerLine]
     unknown: list[UnknownRows]
     """Rows of epochs that the ledger does not know; filled only if the table is compared."""
+
+
+class DeletionReport(msgspec.Struct, frozen=True):
+    """Stored spans that a deletion is for, and the deletion that runs."""
+
+    days: dict[str, int]
+    """Day, such as `20260131` → spans."""
+    deleting: str
+    """Day whose spans are being deleted; empty: none."""
+    trouble: str
+    """Reason that the deletion does not go on; empty if it does."""
+
+
+class DeletionBegun(msgspec.Struct, frozen=True):
+    """A deletion that has begun."""
+
+    spans: int
 
 
 class DeadDelivery(msgspec.Struct, frozen=True):

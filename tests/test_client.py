@@ -44,6 +44,8 @@ def url(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             schema=dict,
             ledger=dict,
             snapshot=dict,
+            deletion_report=dict,
+            delete=dict,
             pool=pool,
             stream_pool=pool,
             space=SpoolSpace(spool, 0, lambda: 0),

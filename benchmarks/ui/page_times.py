@@ -87,7 +87,10 @@ async def _site(
         directory / "store", database="otel", memory_bytes_max=4 * GIB, disk_free_min=lambda: 1
     )
     with closing(store), ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        api = Api(store, str, dict, dict, dict, dict, pool, stream_pool, SpoolSpace(directory, 0, lambda: 0))
+        api = Api(
+            *(store, str, dict, dict, dict, dict, dict, dict, pool, stream_pool),
+            SpoolSpace(directory, 0, lambda: 0),
+        )
         settings = Settings(data_dir=str(directory))
         loaded = Loaded(settings, {}, ())
         ledger, dead_letters = LedgerReport("", "", "", "", [], []), DeadLetterList(directory)

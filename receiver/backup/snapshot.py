@@ -30,7 +30,7 @@ from receiver.time_range import instant_text
 DIRECTORY: Final = "snapshot"
 OF_STORE: Final = (
     *("splits", "digest.key", "redelivery.begun", "redelivery"),
-    *("ledger.head", "ledger", "ledger.lost", "store.lost"),
+    *("ledger.head", "ledger", "ledger.lost", "store.lost", "deletion.json"),
 )
 """Files and directories in DATA that belong to the state of the tables."""
 SPANS: Final = ("dead", "aside", "journal")

@@ -31,6 +31,7 @@ VERBS = {
     "doctor": "Find out why spans of a drain do not arrive, and check this machine.",
     "explain": "Explain a trace by a language model, through the gateway of the platform.",
     "export": "Write all spans that match a filter into a file.",
+    "forget": "Delete the stored spans of a project or a trace.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
     "ledger": "Print the number of received spans by outcome, and compare it with the table.",
     "load": "Send load to a receiver, measure it, and verify what it stored.",
@@ -53,7 +54,7 @@ QUERY_COMMANDS: Final = frozenset(
 """Commands that `receiver.cli.console.questions` builds; the others have a module of their name."""
 FOLDERS: Final = {
     "receiver": (
-        *("config", "dead", "doctor", "journal", "ledger"),
+        *("config", "dead", "doctor", "forget", "journal", "ledger"),
         *("sampling", "schema", "serve", "store", "version"),
     ),
     "platform": ("explain", "platform"),

@@ -117,6 +117,8 @@ class Console:
             ledger=parts.ledger,
             schema=parts.schema,
             snapshot=parts.snapshot,
+            deletion_report=parts.deletion_report,
+            delete=parts.delete,
             pool=parts.pool,
             stream_pool=self._stream_pool,
             queues=self._queues,

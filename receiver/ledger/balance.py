@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from receiver.journal.heads import ReadPosition, pending_segments
-from receiver.ledger.ledger import Ledger, Sums, Watch, is_first_on, read_sums
+from receiver.ledger.ledger import Ledger, Sums, Watch, deletion_path, is_first_on, read_sums
 from receiver.ledger.line_sums import received_of
 from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
@@ -38,6 +38,8 @@ class Balance(NamedTuple):
     """Segments that are not recorded yet, including replayed segments, whose spans are in the sums."""
     part_epochs: frozenset[int] = frozenset()
     """Epochs of the parts of split segments that are not recorded yet."""
+    is_deleting: bool = False
+    """Whether the table may have rows that `sums` counts as deleted."""
 
     def totals(self) -> dict[str, Counter[str]]:
         """Return the spans by drain and outcome. Spans in the journal count as received."""
@@ -61,6 +63,10 @@ class Backlog:
         """Return the epochs in DATA/splits: rows of pieces may be stored before they are recorded."""
         names = (path.stem.rpartition(".")[2] for path in self._root.with_name("splits").glob("*.*.json"))
         return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
+
+    def is_deleting(self) -> bool:
+        """Return whether the deletion of spans is not finished."""
+        return deletion_path(self._root.parent).exists()
 
     def read(self) -> dict[SegmentId, Counter[Heading]]:
         """Count the spans in the journal by segment and heading."""
@@ -100,7 +106,7 @@ class LiveBalanceSource:
         # The journal first: a segment that is recorded in between is in the sums, and `seen` names it.
         waiting = self.backlog.read()
         sums, seen = self.ledger.sums(watch)
-        return _balance(sums, waiting, seen.segments, self.backlog.part_epochs()), seen
+        return _balance(sums, waiting, seen.segments, self.backlog), seen
 
 
 class OfflineBalanceSource:
@@ -114,7 +120,7 @@ class OfflineBalanceSource:
         is_first = is_first_on(self._data_dir)
         sums, recorded = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
         backlog = Backlog(self._data_dir / "journal")
-        return _balance(sums, backlog.read(), recorded, backlog.part_epochs())
+        return _balance(sums, backlog.read(), recorded, backlog)
 
     def between_balances(self, call: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
         """Run `call` with a balance. No entry is recorded in between, because no receiver runs."""
@@ -129,11 +135,11 @@ def _balance(
     sums: Sums,
     waiting: dict[SegmentId, Counter[Heading]],
     recorded: set[SegmentId],
-    part_epochs: frozenset[int],
+    backlog: Backlog,
 ) -> Balance:
     unrecorded = waiting.keys() - recorded
     # The spans of a replayed segment are already in the sums, as dead.
     journal: Counter[Heading] = Counter()
     for segment in unrecorded - sums.replayed:
         journal.update(waiting[segment])
-    return Balance(sums, journal, unrecorded, part_epochs)
+    return Balance(sums, journal, unrecorded, backlog.part_epochs(), backlog.is_deleting())

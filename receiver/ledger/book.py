@@ -92,7 +92,8 @@ class Book:
             self._add(at, counts)
             # Kept under the heading that counts it, so that a later entry is undone in the same line.
             placed[at] = placed.get(at, Counts()).plus(counts)
-            for epoch in (entry.epoch, entry.parts_epoch):
+            # A deletion has no epoch.
+            for epoch in (entry.epoch, entry.parts_epoch) if key.part != log_codec.DELETION else ():
                 self._add_epoch(epoch, heading.hour)
         self.open[key] = placed
 

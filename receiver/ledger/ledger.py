@@ -22,7 +22,7 @@ records; any thread may read.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,10 +30,11 @@ from typing import NamedTuple
 
 from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import DISK, Files, delete_unneeded, drafts_in, opened, write_durably
+from receiver.engine.store import RowSum
 from receiver.ledger import line_sums, log_codec, loss_detection
 from receiver.ledger.book import Book
 from receiver.ledger.line_sums import Counts, Lines
-from receiver.ledger.log_codec import DAMAGE, REPLAY, Key, Position, SegmentEntry
+from receiver.ledger.log_codec import DAMAGE, DELETION, REPLAY, Key, Position, SegmentEntry
 from receiver.ledger.loss_detection import Head, HeadFile
 from receiver.ledger.recorded import RecordedSegments
 from receiver.logs import limited
@@ -143,6 +144,21 @@ class Ledger:
         """Record that a segment, which will enter the journal next, consists of dead letters. Thread-safe."""
         self._record_entry(log_codec.segment_entry(Key(segment, REPLAY), {}))
 
+    def record_deletion(self, number: int, rows: Mapping[Heading, RowSum]) -> None:
+        """Record that these stored rows will be deleted, durably. `number`: random, of this deletion."""
+        if rows:
+            self._record_entry(log_codec.segment_entry(_deletion_key(number), line_sums.deleted(rows)))
+
+    def is_deletion(self, number: int) -> bool:
+        """Return whether the deletion is recorded and not settled."""
+        return _deletion_key(number) in self._book.open
+
+    def settle_deletions(self, pending: int | None) -> None:
+        """Merge deletions into the sums, except the one that is not finished."""
+        kept = None if pending is None else _deletion_key(pending)
+        with self._lock:
+            self._book.settle([key for key in self._book.open if key.part == DELETION and key != kept])
+
     def is_replay(self, segment: SegmentId) -> bool:
         """Return whether the segment consists of replayed dead letters."""
         return Key(segment, REPLAY) in self._book.open
@@ -175,7 +191,9 @@ class Ledger:
     def retain(self, present: Collection[SegmentId]) -> None:
         """Settle segments that an earlier run did not settle and that are not in the journal any more."""
         with self._lock:
-            self._book.settle(key for key in self._from_before if key.segment not in present)
+            self._book.settle(
+                key for key in self._from_before if key.segment not in present and key.part != DELETION
+            )
         if self.recorded is not None:
             self.recorded.retain(present)
 
@@ -273,6 +291,15 @@ def is_first_on(data_dir: Path) -> bool:
     """Return whether no writer ever ran on this data directory, so that a missing ledger is not a loss."""
     # Not DATA/ledger itself: its loss must not look like a first start.
     return not (data_dir / "redelivery").exists()
+
+
+def _deletion_key(number: int) -> Key:
+    return Key(SegmentId(0, number), DELETION)
+
+
+def deletion_path(data_dir: Path) -> Path:
+    """Return the path of the file that exists while spans are being deleted."""
+    return data_dir / "deletion.json"
 
 
 def lost_path(root: Path) -> Path:

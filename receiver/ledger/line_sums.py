@@ -1,10 +1,11 @@
 """Arithmetic of ledger lines: counts, and the contribution of a segment to them. This module opens no files.
 
-    received = stored + sampled out + rejected + duplicate + dead (+ in the journal)
+    received = stored + sampled out + rejected + duplicate + dead + deleted (+ in the journal)
 
 "Received" counts the spans of durable deliveries by the hour of receipt. A duplicate delivery counts all its
 spans as duplicate, for any outcome of the first delivery. "Dead" counts the rows that became dead letters
-and were not replayed, even if the dead letter was dropped.
+and were not replayed, even if the dead letter was dropped. "Deleted" counts stored spans that an operator or
+the limit of disk space deleted; spans that expire stay counted as stored.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from receiver.engine.store import RowSum
 from receiver.journal.frame import Answered
 from receiver.model import Heading
 from receiver.redelivery.decisions import DUPLICATE
@@ -39,6 +41,8 @@ class Counts(NamedTuple):
     dead: int = 0
     checksum: int = 0
     """Checksum of the stored rows, as the store computes it (`ROW_CHECKSUM`); additive modulo 2^64."""
+    deleted: int = 0
+    """After the checksum, because older logs end there."""
 
     def plus(self, other: Counts) -> Counts:
         total = Counts(*(left + right for left, right in zip(self, other, strict=True)))
@@ -51,17 +55,18 @@ class Counts(NamedTuple):
 
     @property
     def spans(self) -> dict[str, int]:
-        return dict(zip(OUTCOMES, self, strict=False))
+        return {name: getattr(self, name) for name in OUTCOMES}
 
     @property
     def unaccounted(self) -> int:
         """Received spans without an outcome."""
-        return self.received - self.stored - self.sampled_out - self.rejected - self.duplicate - self.dead
+        outcomes = self.spans
+        return outcomes.pop("received") - sum(outcomes.values())
 
 
-OUTCOMES = Counts._fields[:-1]
+OUTCOMES = tuple(name for name in Counts._fields if name != "checksum")
 """Names of the counts: every field except the checksum."""
-_RECEIVED, _STORED, _SAMPLED_OUT, _REJECTED, _DUPLICATE, _DEAD = range(len(OUTCOMES))
+_RECEIVED, _STORED, _SAMPLED_OUT, _REJECTED, _DUPLICATE = _OF_DELIVERIES = range(5)
 
 Lines = Mapping[Heading, Counts]
 
@@ -86,7 +91,7 @@ def lines_of(
 
     `stored`: rows of the segment in the store; `None` if all are stored. Missing rows get the outcome `rest`.
     """
-    sums: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(OUTCOMES))
+    sums: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(_OF_DELIVERIES))
     for delivery, verdict in zip(deliveries, verdicts, strict=True):
         drain, hour = delivery.drain, delivery.received_at_ns // HOUR_NS
         for tally in delivery.tallies:
@@ -147,6 +152,16 @@ def replayed(
         # put them.
         heading: counts._replace(dead=-counts.stored - counts.duplicate)
         for heading, counts in outcomes.items()
+    }
+
+
+def deleted(rows: Mapping[Heading, RowSum]) -> dict[Heading, Counts]:
+    """Count stored rows as deleted."""
+    return {
+        heading: Counts()
+        .minus(Counts(stored=row_sum.rows, checksum=row_sum.checksum))
+        ._replace(deleted=row_sum.rows)
+        for heading, row_sum in rows.items()
     }
 
 

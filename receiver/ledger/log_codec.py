@@ -29,6 +29,8 @@ DAMAGE = "damage"
 """Part of an entry for the damaged rows of a segment."""
 REPLAY = "replay"
 """Part that marks a segment of replayed dead letters, whose spans are already counted. It has no lines."""
+DELETION = "deletion"
+"""Part of an entry for deleted rows. The epoch is 0 and the sequence number the deletion's random id."""
 
 _MAGIC = b"TDLG"
 
@@ -76,7 +78,7 @@ class Key(NamedTuple):
 
     segment: SegmentId
     part: str = ""
-    """Empty for the outcome of its deliveries; otherwise `DAMAGE` or `REPLAY`."""
+    """Empty for the outcome of its deliveries; otherwise `DAMAGE`, `REPLAY` or `DELETION`."""
 
 
 Entry = Begun | Settled | SegmentEntry

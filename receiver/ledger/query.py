@@ -1,11 +1,12 @@
 """Ledger query: span counts by outcome per drain, project and hour of receipt, compared with the table.
 
-    received = stored + sampled out + rejected + duplicate + dead + in the journal
+    received = stored + sampled out + rejected + duplicate + dead + deleted + in the journal
 
 The comparison covers rows of our own segments and leaves out on both sides the rows that were inserted or
 recorded during the count. It compares the number of rows, their checksum (so deleted and doubled rows do not
 cancel out) and whether the companion table finds them by trace id. Rows that may have expired make an hour
-`unverifiable`, not `different`. Rows of epochs that the ledger does not know are counted by epoch.
+`unverifiable`, not `different`; so do rows that are being deleted. Rows of epochs that the ledger does not
+know are counted by epoch.
 """
 
 from __future__ import annotations
@@ -121,14 +122,22 @@ def verified(balances: BalanceSource, store: Store, query: LedgerQuery) -> Verif
             for heading, counts in balance.sums.lines.items()
             if heading.hour >= query.since_hour
         }
-        compared = compare(stored, table_rows, balance.sums.complete_from_hour, query)
+        is_deleting = before.is_deleting or balance.is_deleting
+        compared = compare(
+            stored, table_rows, balance.sums.complete_from_hour, query, is_deleting=is_deleting
+        )
         if all(line.verdict != "different" for line in compared.values()):
             break
     return Verified(balance, compared, unknown_epochs(table.by_epoch, before, balance))
 
 
 def compare(
-    stored: Mapping[Heading, Rows], table: Mapping[Heading, Rows], complete_from_hour: int, query: LedgerQuery
+    stored: Mapping[Heading, Rows],
+    table: Mapping[Heading, Rows],
+    complete_from_hour: int,
+    query: LedgerQuery,
+    *,
+    is_deleting: bool = False,
 ) -> dict[Heading, Compared]:
     """Compare ledger and table. Rows of projects that the ledger does not name are counted together."""
     placed: dict[Heading, Rows] = {}
@@ -146,9 +155,10 @@ def compare(
         problem = _problem(expected, actual)
         # Expiry explains missing rows only, never rows too many or another checksum.
         may_be_gone = actual.rows < expected.rows and heading.hour < sure_from_hour
+        is_unsure = is_deleting or may_be_gone or heading.hour < complete_from_hour
         verdict: Verdict = "different" if problem else "same"
         # Unreachable rows are present, so no expiry explains them.
-        if problem and not actual.unreachable and (may_be_gone or heading.hour < complete_from_hour):
+        if problem and not actual.unreachable and is_unsure:
             verdict = "unverifiable"
         compared[heading] = Compared(actual.rows, verdict, problem)
     return compared

@@ -23,6 +23,7 @@ from receiver.feature import MakeFeatures, StoreParts
 from receiver.http.listener import Ports
 from receiver.journal.segments import Journal
 from receiver.metrics import Metrics
+from receiver.store_process.deletion_requests import DeletionRequests
 from receiver.store_process.metrics import LedgerMetrics, newer_segments_text, report
 from receiver.store_process.operations import Operations
 from receiver.store_process.writer_thread import WriterThread
@@ -78,6 +79,7 @@ class StoreWork:
         self._ledger_metrics = LedgerMetrics(self._pool, metrics)
         self._settings = settings
         operations = Operations(settings, self._store, self._writer)
+        deletion_requests = DeletionRequests(self._store, self._writer)
         self._parts = StoreParts(
             Loaded(settings, start.origins, ()),
             self._store,
@@ -86,6 +88,8 @@ class StoreWork:
             operations.schema_status,
             operations.ledger_report,
             partial(operations.snapshot, dead_letter_list),
+            deletion_requests.report,
+            deletion_requests.begin,
             operations.replayer(dead_letter_list),
             Journal(data_dir / "journal").bytes_total,
             self._disk_free_min,

@@ -20,6 +20,8 @@ from receiver import transcode
 from receiver.backoff import backoff_s
 from receiver.clock import NOTE_NAME
 from receiver.dead_letters.directory import DeadLetters
+from receiver.deletion.deletions import Deletions
+from receiver.deletion.disk_budget import DiskBudget
 from receiver.engine import schema
 from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Clock, Expiry
@@ -27,7 +29,7 @@ from receiver.engine.store import Store
 from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
 from receiver.journal.segments import Journal
 from receiver.ledger.balance import Backlog, LiveBalanceSource
-from receiver.ledger.ledger import Ledger, is_first_on
+from receiver.ledger.ledger import Ledger, deletion_path, is_first_on
 from receiver.ledger.recorded import RecordedSegments
 from receiver.logs import limited
 from receiver.redelivery.window import Window, drains_without_dedupe
@@ -135,6 +137,9 @@ class WriterThread:
         """The ledger; `None` until it is read."""
         self.recorded: RecordedSegments | None = None
         """Recorded segments; `None` until the log is read, or if metrics of spans are off."""
+        self.deletions: Deletions | None = None
+        """Deletion of spans; `None` until the ledger is read, or if the store is a server."""
+        self._budget: DiskBudget | None = None
         self._settings, self._data_dir = settings, Path(settings.data_dir)
         self._store, self._journal, self._dead = store, journal, dead
         self.expiry = Expiry(store, Clock(self._data_dir / NOTE_NAME), settings.store.retention_days)
@@ -215,6 +220,8 @@ class WriterThread:
                 self.recorded = self._open_with_retries("span metrics", partial(RecordedSegments, path))
                 ledger.recorded = self.recorded
             self.balances = LiveBalanceSource(ledger, Backlog(self._data_dir / "journal"))
+            if self._store.embedded:
+                self._open_deletions(self.balances)
             writer = self._writer(self._window, ledger)
             # Before the schema, because applying it may wait for the store for days.
             writer.run_maintenance()
@@ -280,6 +287,11 @@ class WriterThread:
     def _open_ledger(self) -> Ledger:
         return Ledger(self._data_dir / "ledger", self._settings.ledger, time.time, is_first=self._is_first)
 
+    def _open_deletions(self, balances: LiveBalanceSource) -> None:
+        path = deletion_path(self._data_dir)
+        self.deletions = self._open_with_retries("deletion", partial(Deletions, path, self._store, balances))
+        self._budget = DiskBudget(self._store, self.deletions, self._settings.store.disk_bytes_max)
+
     def _open_with_retries(self, name: str, open_log: Callable[[], T]) -> T:
         """Open a log. Retries disk errors without limit, because no row may be stored without the log."""
         for delay_s in backoff_s(SLOWER_FIRST_S, SLOWER_CEILING_S, jitter=JITTER):
@@ -319,5 +331,11 @@ class WriterThread:
         while not self._calls.empty():
             self._calls.get()()
         self.expiry.check()
-        if self.has_tables:
-            self.expiry.drop_expired_days()
+        if not self.has_tables:
+            return
+        self.expiry.drop_expired_days()
+        if self.deletions is not None:
+            self.deletions.advance()
+        # With a wrong clock, the oldest day may have the newest spans.
+        if self._budget is not None and not self.expiry.warning:
+            self._budget.check()

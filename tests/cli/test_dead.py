@@ -64,7 +64,7 @@ def api_of(harness: Harness, pool: ThreadPoolExecutor) -> web.Application:
         on_replay=lambda _segment: None,
     )
     space = SpoolSpace(harness.directory, 0, lambda: 0)
-    api = Api(harness.store, str, dict, list, dict, dict, pool, pool, space)
+    api = Api(harness.store, str, dict, list, dict, dict, dict, dict, pool, pool, space)
     return api.application(DeadLetterRoutes(replays, pool))
 
 

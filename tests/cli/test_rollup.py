@@ -114,7 +114,9 @@ def store(engine_dir: Path) -> Iterator[Store]:
 @asynccontextmanager
 async def client_of(store: Store, tmp_path: Path, wakes: list[bool], *, is_on: bool) -> AsyncIterator[Client]:
     with ThreadPoolExecutor(1) as pool:
-        api = Api(store, str, dict, dict, dict, dict, pool, pool, SpoolSpace(tmp_path, 0, lambda: 0))
+        api = Api(
+            store, str, dict, dict, dict, dict, dict, dict, pool, pool, SpoolSpace(tmp_path, 0, lambda: 0)
+        )
         routes = RollupRoutes(store, lambda: CLOSING, is_on, lambda: wakes.append(True), pool)
         async with TestClient(TestServer(api.application(routes))) as client:
             yield client

@@ -36,6 +36,8 @@ async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ign
             schema=list,
             ledger=dict,
             snapshot=dict,
+            deletion_report=dict,
+            delete=dict,
             pool=pool,
             stream_pool=pool,
             space=SpoolSpace(directory, 0, lambda: 0),

@@ -167,7 +167,7 @@ def by_drain(*lines: dict[Heading, Counts]) -> dict[str, Counts]:
 ENTRIES = st.lists(
     st.tuples(
         st.integers(0, 5),
-        st.sampled_from(["", "damage"]),
+        st.sampled_from(["", "damage", "deletion"]),
         st.dictionaries(
             st.builds(Heading, st.sampled_from("de"), st.sampled_from("pqrst"), st.integers(HOUR, HOUR + 6)),
             st.builds(

@@ -7,11 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from receiver.durable.append_log import framed
 from receiver.durable.files import write_new
+from receiver.engine.store import RowSum
 from receiver.ledger import ledger as ledger_room
 from receiver.ledger import log_codec
 from receiver.ledger.ledger import Watch, read_sums
@@ -277,3 +280,33 @@ def test_segment_settled_during_a_log_rewrite_stays_counted(
     settling.join()
 
     assert total_of(disk) == Counts(received=7, stored=7)
+
+
+def test_deletion_is_counted_once_until_its_rows_are_gone_and_after_that(disk: MemoryDisk) -> None:
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), {PLACE: Counts(received=5, stored=5, checksum=9)})
+    for _ in range(2):
+        ledger.record_deletion(77, {PLACE: RowSum(3, 4)})
+    disk.cut_power()
+    ledger = open_ledger(disk)
+    # The writer's first listing of the journal does not settle what is still being deleted.
+    ledger.retain([])
+    ledger.record_deletion(77, {PLACE: RowSum(3, 4)})
+    assert ledger.is_deletion(77)
+    ledger.settle_deletions(77)
+    assert ledger.is_deletion(77)
+    ledger.settle_deletions(None)
+
+    assert not ledger.is_deletion(77)
+    sums, _ = read_sums(ROOT, Limits(), disk)
+    assert sums.lines == {PLACE: Counts(received=5, stored=2, checksum=5, deleted=3)}
+    assert sums.epochs == (7,)
+
+
+def test_log_of_a_version_that_deleted_no_spans_is_read() -> None:
+    rows = [[["d", "p", HOUR], [5, 4, 0, 0, 0, 1, 9]]]
+    body = msgspec.msgpack.encode([1, b"", ["settled", rows]])
+
+    [linked] = log_codec.read(framed(b"TDLG", [body])).entries
+
+    assert linked.entry == Settled(((PLACE, Counts(received=5, stored=4, dead=1, checksum=9)),))

@@ -130,9 +130,9 @@ def test_ledger_command_prints_lines_and_totals_without_a_receiver(tmp_path: Pat
 
     assert code == 0
     assert [line.split() for line in text.splitlines()[1:]] == [
-        [text.splitlines()[1].split()[0], "d", "p", "10", "6", "0", "4", "0", "0", "0", "0"],
-        [text.splitlines()[1].split()[0], "e", "q", "1000", "0", "0", "0", "1000", "0", "0", "0"],
-        ["total", "1010", "6", "0", "4", "1000", "0", "0", "0"],
+        [text.splitlines()[1].split()[0], "d", "p", "10", "6", "0", "4", "0", "0", "0", "0", "0"],
+        [text.splitlines()[1].split()[0], "e", "q", "1000", "0", "0", "0", "1000", "0", "0", "0", "0"],
+        ["total", "1010", "6", "0", "4", "1000", "0", "0", "0", "0"],
     ]
     assert [line["project"] for line in json.loads(json_text)["lines"]] == ["old", "p"]
 

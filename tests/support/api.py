@@ -34,6 +34,8 @@ def api_over(store: Any, **parts: Any) -> Iterator[Api]:  # noqa: ANN401 - also 
             "schema": dict,
             "ledger": dict,
             "snapshot": dict,
+            "deletion_report": dict,
+            "delete": dict,
             "pool": pool,
             "stream_pool": stream_pool,
             "space": SpoolSpace(Path(), 0, lambda: 0),

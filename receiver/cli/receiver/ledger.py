@@ -28,6 +28,7 @@ COUNTS = (
     "rejected",
     "duplicate",
     "dead",
+    "deleted",
     "journal",
     "difference",
 )
@@ -150,6 +151,10 @@ def _error_of(lines: list[dict[str, Any]]) -> str:
     if different:
         return f"{counted(different, 'line')} {'differs' if different == 1 else 'differ'} from the table"
     maybe = verdicts.count("unverifiable")
-    note = f"; {maybe} cannot be verified: rows expired, or another receiver stored them" if maybe else ""
+    note = (
+        f"; {maybe} cannot be verified: rows expired or are being deleted, or another receiver stored them"
+        if maybe
+        else ""
+    )
     same = verdicts.count("same")
     return f"{counted(same, 'line')} {'agrees' if same == 1 else 'agree'} with the table{note}"

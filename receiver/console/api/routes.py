@@ -25,7 +25,7 @@ from receiver.console.api.sessions import new_key
 from receiver.console.api.source import ApiSource
 from receiver.console.api.spool import SpoolSpace
 from receiver.console.api.sql import SqlRoutes
-from receiver.console.api.status_routes import StatusRoutes
+from receiver.console.api.status_routes import StatusRoutes, StoreRoutes
 from receiver.console.api.traces import TraceRoutes
 from receiver.engine.store import Store
 from receiver.http.origin import OriginCheck
@@ -45,6 +45,10 @@ class Api:
     """Runs a ledger query with these parameters; blocks."""
     snapshot: Callable[[], object]
     """Takes a snapshot of the data directory; blocks."""
+    deletion_report: Callable[[Mapping[str, str]], object]
+    """Counts the stored spans of a project or a trace; blocks."""
+    delete: Callable[[Mapping[str, str]], object]
+    """Begins to delete the spans of a project or a trace of one day; blocks."""
     pool: ThreadPoolExecutor
     """Threads for short responses."""
     stream_pool: ThreadPoolExecutor
@@ -79,7 +83,8 @@ class Api:
             QueryRoutes(self.source),
             ExportRoutes(self.source),
             SqlRoutes(self.source),
-            StatusRoutes(self.source, self.health, self.schema, self.ledger, self.snapshot, self.pool),
+            StatusRoutes(self.source, self.health, self.schema, self.ledger, self.pool),
+            StoreRoutes(self.snapshot, self.deletion_report, self.delete, self.pool),
         )
         for each in (*own, *more):
             register(application, each.routes())

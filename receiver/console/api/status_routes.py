@@ -1,10 +1,12 @@
-"""Routes about the receiver itself, and the description of the API.
+"""Routes about the receiver itself and its embedded store, and the description of the API.
 
 GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
 GET /api/v1/schema                                        state of the tables
 GET /api/v1/refusals                                      newest refusals, and their number by hour
 GET /api/v1/health                                        checks of store and writer
 POST /api/v1/store/snapshot                               link the files for `trace-drain store backup`
+GET /api/v1/store/deletion?project=ID                     spans by day, and the deletion that runs
+POST /api/v1/store/deletion?project=ID&day=20260131       begin to delete the spans of a day
 GET /api/v1/openapi.json, /docs                           description of all routes: see `openapi`
 """
 
@@ -14,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -48,10 +51,30 @@ _LEDGER: Final = Operation(
     ),
     errors=BY_QUERY,
 )
+
+
+_CHOSEN: Final = (
+    Parameter("project", "the id of the project whose spans are deleted"),
+    Parameter("trace", "instead: the id of a trace"),
+)
+_DAY: Final = Parameter("day", "the day of the spans in UTC, like 20260131")
+_ERRORS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT, *BY_STORE)
 _SNAPSHOT: Final = Operation(
     "snapshot",
     "Link the files of the embedded store in its data directory, for a backup.",
     errors=(HTTPStatus.CONFLICT, *BY_STORE),
+)
+_REPORT: Final = Operation(
+    "deletionReport",
+    "Numbers of stored spans of a project or a trace, and the deletion that runs.",
+    _CHOSEN,
+    errors=_ERRORS,
+)
+_BEGIN: Final = Operation(
+    "deletionBegin",
+    "Begin to delete the spans of a project or a trace of one day.",
+    (*_CHOSEN, _DAY),
+    errors=_ERRORS,
 )
 
 
@@ -63,7 +86,6 @@ class StatusRoutes:
     health: Callable[[], dict[str, str]]
     schema: Callable[[], object]
     ledger: Callable[[Mapping[str, str]], object]
-    snapshot: Callable[[], object]
     pool: ThreadPoolExecutor
 
     def routes(self) -> tuple[Route, ...]:
@@ -86,9 +108,6 @@ class StatusRoutes:
                 operation=description,
             ),
             Route("GET", "/docs", _show_description, "viewer", within_projects=True),
-            Route(
-                "POST", "/api/v1/store/snapshot", self._snapshot, "admin", changes=True, operation=_SNAPSHOT
-            ),
         )
 
     async def _ledger(self, request: web.Request) -> web.StreamResponse:
@@ -99,12 +118,6 @@ class StatusRoutes:
             source, queue, lambda _: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
         )
 
-    async def _snapshot(self, request: web.Request) -> web.StreamResponse:
-        require_json(request.content_type)
-        reject_unknown_parameters(request.query)
-        answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.snapshot)
-        return whole_json(HTTPStatus.OK, answer)
-
     async def _schema(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query)
         answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
@@ -114,6 +127,44 @@ class StatusRoutes:
         reject_unknown_parameters(request.query)
         checks = self.health()
         return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRoutes:
+    """Handlers of the routes and their dependencies."""
+
+    snapshot: Callable[[], object]
+    deletion_report: Callable[[Mapping[str, str]], object]
+    delete: Callable[[Mapping[str, str]], object]
+    pool: ThreadPoolExecutor
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        path = "/api/v1/store/deletion"
+        return (
+            Route(
+                "POST", "/api/v1/store/snapshot", self._snapshot, "admin", changes=True, operation=_SNAPSHOT
+            ),
+            Route("GET", path, self._report, "admin", operation=_REPORT),
+            Route("POST", path, self._begin, "admin", changes=True, operation=_BEGIN),
+        )
+
+    async def _snapshot(self, request: web.Request) -> web.StreamResponse:
+        require_json(request.content_type)
+        reject_unknown_parameters(request.query)
+        return await self._answer(self.snapshot)
+
+    async def _report(self, request: web.Request) -> web.StreamResponse:
+        reject_unknown_parameters(request.query, tuple(each.name for each in _REPORT.parameters))
+        return await self._answer(partial(self.deletion_report, dict(request.query)))
+
+    async def _begin(self, request: web.Request) -> web.StreamResponse:
+        require_json(request.content_type)
+        reject_unknown_parameters(request.query, tuple(each.name for each in _BEGIN.parameters))
+        return await self._answer(partial(self.delete, dict(request.query)))
+
+    async def _answer(self, call: Callable[[], object]) -> web.StreamResponse:
+        return whole_json(HTTPStatus.OK, await asyncio.get_running_loop().run_in_executor(self.pool, call))
 
 
 async def _refusals(request: web.Request) -> web.Response:

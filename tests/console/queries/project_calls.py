@@ -168,6 +168,7 @@ WITHOUT_SPANS: Final = {
 REFUSED: Final = {
     *("/api/v1/sql", "/api/v1/ledger", "/api/v1/schema", "/api/v1/refusals"),
     *("/api/v1/rollup", "/api/v1/rollup/rebuild", "/api/v1/store/snapshot", "/api/v1/store/read"),
+    "/api/v1/store/deletion",
     *("/api/v1/dead", "/api/v1/dead/{id}", "/api/v1/dead/{id}/replay"),
     *("/api/v1/platform/projects", "/api/v1/platform/projects/{id}/keep", "/platform/projects/{id}/keep"),
     *("/views/save", "/views/delete", "/views/import"),

@@ -35,6 +35,7 @@ from tests.support.fake_clickhouse import MemoryStore
 FOR_ADMINS = {
     *(("GET", "/platform/install"), ("GET", "/platform/installed")),
     *(("POST", "/api/v1/store/snapshot"), ("POST", "/api/v1/store/read")),
+    *((method, "/api/v1/store/deletion") for method in ("GET", "HEAD", "POST")),
 }
 CHANGES_BY_GET = {("GET", "/platform/installed")}
 """The platform redirects a browser there; a signed state proves that the user began the installation."""
@@ -43,6 +44,7 @@ CHANGES = {
     ("DELETE", "/api/v1/dead/{id}"),
     ("POST", "/api/v1/rollup/rebuild"),
     ("POST", "/api/v1/store/snapshot"),
+    ("POST", "/api/v1/store/deletion"),
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
     ("POST", "/api/v1/platform/projects/{id}/keep"),

@@ -31,6 +31,7 @@ OUTCOMES: Final = {
     "rejected": "rejected",
     "duplicate": "duplicate",
     "dead": "dead letters",
+    "deleted": "deleted",
     "journal": "in the journal",
 }
 """Outcomes of received spans: field of a ledger line → label."""

@@ -1,0 +1,1 @@
+"""Deletion of spans before they expire, counted by the ledger."""

@@ -1,0 +1,140 @@
+"""Deletions of spans: each is counted by the ledger before its rows are deleted.
+
+    count ─▶ DATA/deletion.json ─▶ ledger: stored → deleted ─▶ DELETE ─▶ no row left ─▶ unlink ─▶ settle
+
+A kill or an error at any step leaves the file, and `advance` continues from it. Until the file is gone, the
+ledger counts rows as deleted that may still be in the table, so `ledger --verify` answers nothing then.
+
+Rows of segments in the journal stay: the writer still counts them, and would insert missing rows again.
+
+Invariant: a row is deleted only after the ledger has durably counted it as deleted, and is counted once.
+Runs on the writer's thread between two steps. One deletion at a time; the embedded store only.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from receiver.deletion.rows import Chosen, Deletion, epochs_in
+from receiver.durable.files import DISK, Files, unlink_if_exists, write_durably
+from receiver.engine.retention import ROLLUP_TABLES
+from receiver.engine.sql_text import compose, identifier
+from receiver.engine.store import Store
+from receiver.errors import DiskTrouble, StoreTrouble, place_and_reason
+from receiver.ledger.balance import LiveBalanceSource
+from receiver.logs import limited
+
+ADVANCE_S: Final = 1.0
+"""Interval at which a deletion is continued."""
+ID_BITS: Final = 63
+
+_MUTATIONS: Final = compose("""
+SELECT latest_fail_reason FROM system.mutations
+WHERE database = currentDatabase() AND table = '{table}' AND NOT is_done
+{settings}
+""")
+
+
+class Deletions:
+    def __init__(
+        self,
+        path: Path,
+        store: Store,
+        balances: LiveBalanceSource,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        files: Files = DISK,
+    ) -> None:
+        """Read the deletion that an earlier process has not finished. Raises `OSError`."""
+        self._path, self._store, self._balances = path, store, balances
+        self._monotonic, self._files = monotonic, files
+        self._due_s = 0.0
+        self.trouble = ""
+        """Reason that the deletion does not go on; empty if there is none."""
+        self._pending: Deletion | None = None
+        if files.size_bytes(path) is not None:
+            self._pending = msgspec.json.decode(files.read(path), type=Deletion)
+        balances.ledger.settle_deletions(self._pending.id if self._pending else None)
+
+    @property
+    def day(self) -> str:
+        """Return the day whose rows are being deleted; empty if there is none."""
+        return self._pending.day if self._pending else ""
+
+    def begin(self, day: str, chosen: Chosen) -> int:
+        """Begin to delete spans of a day. Returns their number. Raises `StoreTrouble`, `DiskTrouble`."""
+        if self._pending:
+            raise DiskTrouble(
+                f"spans of the day {self.day} are being deleted; expected one deletion at a time"
+            )
+        balance = self._balances.balance()
+        epochs = epochs_in(self._store, day, chosen, sorted(balance.part_epochs))
+        if not epochs:
+            return 0
+        waiting = tuple(
+            segment for segment in balance.waiting if segment.seq <= epochs.get(segment.epoch, -1)
+        )
+        deletion = Deletion(secrets.randbits(ID_BITS), day, chosen, epochs, waiting)
+        count = deletion.count(self._store)
+        if count:
+            self._keep(deletion)
+            self._due_s = 0.0
+            self.advance()
+        return count
+
+    def advance(self) -> None:
+        """Continue the deletion, if there is one. After an error, a later call tries again."""
+        if self._pending is None or self._monotonic() < self._due_s:
+            return
+        self._due_s = self._monotonic() + ADVANCE_S
+        self.trouble = ""
+        try:
+            self._advance(self._pending)
+        except StoreTrouble as store_trouble:
+            self.trouble = store_trouble.label
+        except OSError as error:
+            self.trouble = place_and_reason(error)
+        if self.trouble:
+            limited.warning("deletion", "spans cannot be deleted yet", error=self.trouble)
+
+    def _keep(self, deletion: Deletion) -> None:
+        try:
+            write_durably(self._path, msgspec.json.encode(deletion), files=self._files)
+        except OSError as error:
+            raise DiskTrouble(f"no span is deleted: {place_and_reason(error)}") from error
+        self._pending = deletion
+
+    def _advance(self, deletion: Deletion) -> None:
+        ledger = self._balances.ledger
+        if not ledger.is_deletion(deletion.id):
+            known = list(self._balances.balance().sums.epochs)
+            ledger.record_deletion(deletion.id, deletion.by_heading(self._store, known))
+        if deletion.count(self._store):
+            self._delete(deletion)
+            # A whole day is gone at once. Mutations are waited for by the next calls.
+            if deletion.count(self._store):
+                return
+        if not deletion.chosen.is_all:
+            self._empty_rollups()
+        unlink_if_exists(self._path, self._files)
+        self._pending = None
+        ledger.settle_deletions(None)
+        structlog.get_logger().info(f"spans of the day {deletion.day} are deleted")
+
+    def _delete(self, deletion: Deletion) -> None:
+        mutations = self._store.rows(_MUTATIONS)
+        if not mutations:
+            deletion.delete(self._store)
+        self.trouble = next((reason for (reason,) in mutations if reason), "")
+
+    def _empty_rollups(self) -> None:
+        """Delete the rows that were derived from these spans. Rollups are derived again."""
+        for table in ROLLUP_TABLES:
+            self._store.command(compose("TRUNCATE TABLE IF EXISTS {rollup}", rollup=identifier(table)))

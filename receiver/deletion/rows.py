@@ -1,0 +1,142 @@
+"""Rows of one day that are deleted, and the statements that count and delete them.
+
+The set of rows is fixed when a deletion begins: it names the segments of the rows, and rows that are inserted
+later have other segments. A deletion can therefore be repeated at any time and never deletes more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from receiver.engine.sql_text import Sql, compose, identifier, joined
+from receiver.engine.store import RowSum, Store
+from receiver.ledger.line_sums import HOUR_MS
+from receiver.model import Heading, SegmentId
+
+DAY: Final = re.compile(r"[0-9]{8}")
+"""A day, written like the table's partition."""
+
+_compose: Final = compose.knowing(hour_ms=HOUR_MS)
+# Epoch 0 is that of the writer's probe row.
+_EPOCHS = """
+SELECT SegmentEpoch, max(SegmentSeq)
+FROM {table}
+WHERE _partition_id = '{day}' AND {chosen} AND SegmentEpoch != 0
+  AND NOT has({unfinished:Array(UInt64)}, SegmentEpoch)
+GROUP BY SegmentEpoch
+{settings}
+"""
+_BY_DAY = """
+SELECT _partition_id AS Day, count()
+FROM {table}
+WHERE {chosen} AND SegmentEpoch != 0
+GROUP BY Day
+ORDER BY Day
+{settings}
+"""
+_BY_HEADING = """
+SELECT
+    Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), {hour_ms})) AS Hour,
+    count(), {row_checksum}
+FROM {table}
+WHERE _partition_id = '{day}' AND {rows} AND has({epochs:Array(UInt64)}, SegmentEpoch)
+GROUP BY Drain, ProjectId, Hour
+{settings}
+"""
+_COUNT = "SELECT count() FROM {table} WHERE _partition_id = '{day}' AND {rows} {settings}"
+_DELETE = "ALTER TABLE {table} DELETE IN PARTITION ID '{day}' WHERE {rows}"
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Spans that are deleted: those of a project, those of a trace, or all."""
+
+    project: str | None = None
+    trace: str | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return self.project is None and self.trace is None
+
+    @property
+    def condition(self) -> Sql:
+        """Return the condition in SQL. A statement that deletes takes no parameters, so values are in hex."""
+        if self.project is not None:
+            return compose("ProjectId = {value}", value=_text(self.project))
+        if self.trace is not None:
+            return compose("TraceId = {value}", value=_text(self.trace))
+        return compose("1")
+
+    def by_day(self, store: Store) -> dict[str, int]:
+        """Count the spans by day."""
+        return dict(store.rows(_compose(_BY_DAY, chosen=self.condition)))
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """A set of rows of one day. Its file exists until they are deleted."""
+
+    id: int
+    """Random number: the ledger counts a deletion once."""
+    day: str
+    """Written like the table's partition: `20260131`."""
+    chosen: Chosen
+    epochs: dict[int, int]
+    """Epochs of the rows' segments, each with the highest sequence number."""
+    waiting: tuple[SegmentId, ...]
+    """Segments of these epochs whose rows stay: the writer still counts them."""
+
+    @property
+    def _rows(self) -> Sql:
+        epochs = [
+            compose("SegmentEpoch = {epoch} AND SegmentSeq <= {seq}", epoch=epoch, seq=seq)
+            for epoch, seq in self.epochs.items()
+        ]
+        # No row has (0, 0), so that the list is never empty.
+        waiting = [compose("({epoch}, {seq})", epoch=each.epoch, seq=each.seq) for each in self.waiting]
+        return compose(
+            "{chosen} AND ({epochs}) AND (SegmentEpoch, SegmentSeq) NOT IN ({waiting})",
+            chosen=self.chosen.condition,
+            epochs=joined(" OR ", epochs),
+            waiting=joined(", ", [compose("(0, 0)"), *waiting]),
+        )
+
+    def by_heading(self, store: Store, epochs: list[int]) -> dict[Heading, RowSum]:
+        """Count the rows of these epochs by drain, project and hour of receipt."""
+        statement = _compose(_BY_HEADING, day=identifier(self.day), rows=self._rows)
+        return {
+            Heading(drain, project, hour): RowSum(rows, checksum)
+            for drain, project, hour, rows, checksum in store.rows(statement, {"epochs": epochs})
+        }
+
+    def count(self, store: Store) -> int:
+        """Count the rows."""
+        return self._count(store, self._rows)
+
+    def is_whole_day(self, store: Store) -> bool:
+        """Return whether the day has no other rows."""
+        return self.chosen.is_all and not self._count(store, compose("NOT ({rows})", rows=self._rows))
+
+    def delete(self, store: Store) -> None:
+        """Delete the rows: a whole day at once, other rows by a mutation, which goes on in the background."""
+        day = identifier(self.day)
+        if self.is_whole_day(store):
+            store.command(compose("ALTER TABLE {table} DROP PARTITION ID '{day}'", day=day))
+        else:
+            store.command(compose(_DELETE, day=day, rows=self._rows))
+
+    def _count(self, store: Store, rows: Sql) -> int:
+        count: int = store.rows(_compose(_COUNT, day=identifier(self.day), rows=rows))[0][0]
+        return count
+
+
+def epochs_in(store: Store, day: str, chosen: Chosen, unfinished: list[int]) -> dict[int, int]:
+    """Return the epochs of a day's rows, each with the highest sequence number of its segments."""
+    statement = _compose(_EPOCHS, day=identifier(day), chosen=chosen.condition)
+    return dict(store.rows(statement, {"unfinished": unfinished}))
+
+
+def _text(value: str) -> Sql:
+    """Return a string in SQL, by the hexadecimal digits of its bytes: nothing in it can end a literal."""
+    return compose("unhex('{digits}')", digits=identifier(value.encode().hex())) if value else compose("''")

@@ -1,0 +1,270 @@
+"""Deletion of spans on a real engine: what is deleted, what stays, and what the ledger counts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+
+import pytest
+
+from receiver.deletion.deletions import Deletions
+from receiver.deletion.rows import Chosen, Deletion
+from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.retention import ROLLUP_TABLES
+from receiver.errors import DiskTrouble, StoreTrouble
+from receiver.journal.segments import Journal
+from receiver.ledger.ledger import deletion_path
+from receiver.reports import LedgerLine
+from tests.support.cases import each_case
+from tests.support.faulty_disk import WRITE_CALLS, faults_at_each_call, process_with
+from tests.support.ledger_workspace import Workspace
+from tests.support.memory_disk import Killed
+
+PATIENCE_S = 60.0
+TRACE = "5a" * 16
+
+
+def deletions_of(workspace: Workspace) -> Deletions:
+    ticks = count(0.0, 10.0)
+    path = deletion_path(workspace.root)
+    return Deletions(path, workspace.store, workspace.balances, monotonic=lambda: next(ticks))
+
+
+def finish(deletions: Deletions) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while deletions.day:
+        assert time.monotonic() < until_s, deletions.trouble
+        deletions.advance()
+        time.sleep(0.01)
+
+
+def day_of(workspace: Workspace) -> str:
+    return time.strftime("%Y%m%d", time.gmtime(workspace.now_s))
+
+
+def delete(workspace: Workspace, chosen: Chosen) -> int:
+    deletions = deletions_of(workspace)
+    deleted = deletions.begin(day_of(workspace), chosen)
+    finish(deletions)
+    return deleted
+
+
+def line_of(workspace: Workspace, project: str) -> LedgerLine:
+    [line] = workspace.query(project=project).lines
+    assert (line.difference, line.problem) == (0, "")
+    return line
+
+
+def stored_projects(store: EmbeddedStore) -> Counter[str]:
+    return Counter(dict(store.rows("SELECT ProjectId, count() FROM otel_traces GROUP BY ProjectId")))
+
+
+def rows_of(store: EmbeddedStore, table: str) -> int:
+    count: int = store.rows(
+        "SELECT sum(total_rows) FROM system.tables WHERE database = currentDatabase() "
+        "AND name = {table:String}",
+        {"table": table},
+    )[0][0]
+    return count
+
+
+def test_spans_of_a_project_are_deleted_and_the_ledger_counts_them(workspace: Workspace) -> None:
+    workspace.send("a", 3, bad=1)
+    workspace.send("b", 2)
+    workspace.writer.drain()
+    workspace.send("a", 4)
+
+    assert delete(workspace, Chosen(project="a")) == 3
+
+    assert stored_projects(workspace.store) == {"b": 2}
+    line = line_of(workspace, "a")
+    counts = (line.received, line.rejected, line.stored, line.deleted, line.journal, line.table)
+    assert counts == (8, 1, 0, 3, 4, 0)
+    workspace.writer.drain()
+    line = line_of(workspace, "a")
+    assert (line.stored, line.deleted, line.table, line.verdict) == (4, 3, 4, "same")
+    assert line_of(workspace, "b").verdict == "same"
+
+
+def test_spans_of_a_trace_are_deleted_in_every_project(workspace: Workspace) -> None:
+    workspace.send("a", 2, trace_id=TRACE)
+    workspace.send("b", 3, trace_id=TRACE)
+    workspace.send("b", 1)
+    workspace.writer.drain()
+
+    assert delete(workspace, Chosen(trace=TRACE)) == 5
+
+    assert stored_projects(workspace.store) == {"b": 1}
+    assert (line_of(workspace, "a").deleted, line_of(workspace, "b").deleted) == (2, 3)
+
+
+@each_case("project", ["", "a' OR 1 --", "\\'; {x:String}", "ünï\n\0", "*"])
+def test_only_the_named_project_is_deleted_whatever_its_name(workspace: Workspace, project: str) -> None:
+    for name in (project, "other"):
+        workspace.send(name, 2)
+    workspace.writer.drain()
+    stored = stored_projects(workspace.store)
+
+    assert delete(workspace, Chosen(project=project)) == stored.pop(project)
+
+    assert stored_projects(workspace.store) == stored
+
+
+def test_rows_that_are_not_recorded_yet_stay_and_are_stored_once(workspace: Workspace) -> None:
+    workspace.send("a", 2)
+    workspace.writer.drain()
+    workspace.send("a", 3)
+    [segment] = Journal(workspace.root / "journal").sealed()
+    workspace.store.insert(segment.path, token="x", query_id="trace-drain-x")
+
+    assert delete(workspace, Chosen(project="a")) == 2
+    workspace.restart()
+    workspace.writer.drain()
+
+    line = line_of(workspace, "a")
+    assert (line.received, line.stored, line.deleted, line.table) == (5, 3, 2, 3)
+
+
+def test_rows_of_unknown_origin_are_deleted_and_not_counted(workspace: Workspace) -> None:
+    workspace.send("a", 2)
+    workspace.writer.drain()
+    workspace.store.command(
+        "INSERT INTO otel_traces (Timestamp, ProjectId, ReceivedAt, SegmentEpoch) "
+        "VALUES (now64(9), 'a', now64(3), 77)"
+    )
+
+    assert delete(workspace, Chosen(project="a")) == 3
+
+    assert stored_projects(workspace.store) == {}
+    assert line_of(workspace, "a").deleted == 2
+
+
+def test_rollups_are_emptied_because_they_have_names_and_values_of_the_spans(workspace: Workspace) -> None:
+    workspace.send("a", 1)
+    workspace.writer.drain()
+    workspace.store.command("INSERT INTO otel_errors (Hour, ServiceName) VALUES (now(), 'secret')")
+
+    delete(workspace, Chosen(project="a"))
+
+    assert not any(rows_of(workspace.store, table) for table in ROLLUP_TABLES)
+
+
+def test_difference_is_unverifiable_until_the_rows_are_gone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.send("a", 2)
+    workspace.writer.drain()
+    deletions = deletions_of(workspace)
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletion, "delete", lambda *_: None)
+        deletions.begin(day_of(workspace), Chosen(project="a"))
+    [line] = workspace.query().lines
+
+    assert (line.deleted, line.table, line.verdict) == (2, 2, "unverifiable")
+    with pytest.raises(DiskTrouble, match="expected one deletion at a time"):
+        deletions.begin(day_of(workspace), Chosen(project="b"))
+    finish(deletions)
+    assert line_of(workspace, "a").deleted == 2
+
+
+def test_error_of_the_store_is_reported_and_the_deletion_goes_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.send("a", 2)
+    workspace.writer.drain()
+    deletions = deletions_of(workspace)
+
+    def full(*_: object) -> None:
+        raise StoreTrouble("no space", code=243)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletion, "delete", full)
+        assert deletions.begin(day_of(workspace), Chosen(project="a")) == 2
+    assert "243" in deletions.trouble
+    workspace.send("a", 4)
+    workspace.writer.drain()
+    finish(deletions)
+
+    line = line_of(workspace, "a")
+    assert (deletions.trouble, line.stored, line.deleted, line.table) == ("", 4, 2, 4)
+
+
+def test_nothing_to_delete_leaves_no_trace(workspace: Workspace) -> None:
+    workspace.send("b", 1)
+    workspace.writer.drain()
+
+    assert delete(workspace, Chosen(project="a")) == 0
+    assert not deletion_path(workspace.root).exists()
+
+
+@contextmanager
+def killed_at(store: EmbeddedStore, at: int, *, is_after: bool) -> Iterator[None]:
+    """Kill the process at a statement, before the engine has run it or after."""
+    numbers = count(1)
+
+    def run(call: Callable[..., object], *arguments: object) -> object:
+        is_killed = next(numbers) == at
+        if is_killed and not is_after:
+            raise Killed
+        answer = call(*arguments)
+        if is_killed:
+            raise Killed
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("command", "rows"):
+            patch.setattr(store, name, partial(run, getattr(store, name)))
+        yield
+
+
+def prepared(workspace: Workspace, number: int) -> str:
+    """Store spans of a new project, and restart. Returns its id."""
+    project = f"p{number}"
+    workspace.send(project, 3)
+    workspace.send("other", 1)
+    workspace.writer.drain()
+    return project
+
+
+def continue_after_kill(workspace: Workspace, project: str) -> None:
+    """Start again, store more spans of the project, finish, and compare ledger and table."""
+    workspace.restart()
+    workspace.send(project, 2)
+    workspace.writer.drain()
+    deletions = deletions_of(workspace)
+    begun = bool(deletions.day)
+    finish(deletions)
+    workspace.restart()
+    line = line_of(workspace, project)
+    assert (line.received, line.stored + line.deleted, line.verdict) == (5, 5, "same")
+    # Either nothing was begun before the kill, or all of it is finished; later spans stay.
+    assert line.deleted in ({3} if begun else {0, 3})
+    assert line_of(workspace, "other").deleted == 0
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_kill_at_each_statement_deletes_all_or_nothing_and_counts_it_once(
+    workspace: Workspace, *, is_after: bool
+) -> None:
+    is_killed, at = True, 0
+    while is_killed:
+        at += 1
+        project = prepared(workspace, at)
+        with killed_at(workspace.store, at, is_after=is_after), suppress(Killed):
+            delete(workspace, Chosen(project=project))
+            is_killed = False
+        continue_after_kill(workspace, project)
+
+
+def test_kill_at_each_change_of_a_file_deletes_all_or_nothing_and_counts_it_once(
+    workspace: Workspace,
+) -> None:
+    for number, fault in enumerate(faults_at_each_call(WRITE_CALLS, Killed, is_permanent=True)):
+        project = prepared(workspace, number)
+        with process_with(fault), suppress(Killed):
+            delete(workspace, Chosen(project=project))
+        continue_after_kill(workspace, project)
