@@ -5,7 +5,8 @@
 A kill or an error at any step leaves the file, and `advance` continues from it. Until the file is gone, the
 ledger counts rows as deleted that may still be in the table, so `ledger --verify` answers nothing then.
 
-Rows of segments in the journal stay: the writer still counts them, and would insert missing rows again.
+Rows of segments in the journal stay, also of recorded ones: after a kill, the writer counts them again and
+inserts rows that are missing.
 
 Invariant: a row is deleted only after the ledger has durably counted it as deleted, and is counted once.
 Runs on the writer's thread between two steps. One deletion at a time; the embedded store only.
@@ -13,6 +14,7 @@ Runs on the writer's thread between two steps. One deletion at a time; the embed
 
 from __future__ import annotations
 
+import errno
 import secrets
 import time
 from collections.abc import Callable
@@ -60,7 +62,7 @@ class Deletions:
         """Reason that the deletion does not go on; empty if there is none."""
         self._pending: Deletion | None = None
         if files.size_bytes(path) is not None:
-            self._pending = msgspec.json.decode(files.read(path), type=Deletion)
+            self._pending = _decoded(path, files.read(path))
         balances.ledger.settle_deletions(self._pending.id if self._pending else None)
 
     @property
@@ -74,17 +76,20 @@ class Deletions:
             raise DiskTrouble(
                 f"spans of the day {self.day} are being deleted; expected one deletion at a time"
             )
-        balance = self._balances.balance()
-        epochs = epochs_in(self._store, day, chosen, sorted(balance.part_epochs))
+        unfinished = sorted(self._balances.backlog.part_epochs())
+        epochs = epochs_in(self._store, day, chosen, unfinished)
         if not epochs:
             return 0
         waiting = tuple(
-            segment for segment in balance.waiting if segment.seq <= epochs.get(segment.epoch, -1)
+            segment
+            for segment in self._balances.backlog.segments()
+            if segment.seq <= epochs.get(segment.epoch, -1)
         )
         deletion = Deletion(secrets.randbits(ID_BITS), day, chosen, epochs, waiting)
         count = deletion.count(self._store)
         if count:
             self._keep(deletion)
+            structlog.get_logger().info(f"spans of the day {day} are being deleted", spans=count)
             self._due_s = 0.0
             self.advance()
         return count
@@ -138,3 +143,11 @@ class Deletions:
         """Delete the rows that were derived from these spans. Rollups are derived again."""
         for table in ROLLUP_TABLES:
             self._store.command(compose("TRUNCATE TABLE IF EXISTS {rollup}", rollup=identifier(table)))
+
+
+def _decoded(path: Path, content: bytes) -> Deletion:
+    try:
+        return msgspec.json.decode(content, type=Deletion)
+    except msgspec.DecodeError as error:
+        # It says which of the rows that the ledger counts as deleted may still be in the table.
+        raise OSError(errno.EBADMSG, "it is damaged; restore or delete it", str(path)) from error

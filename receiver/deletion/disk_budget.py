@@ -65,8 +65,9 @@ class DiskBudget:
         if len(days) < 2:  # noqa: PLR2004 - the newest day stays
             limited.warning("disk budget", "the newest day alone exceeds store.disk_bytes_max", **sizes)
             return
-        day = min(days)
-        spans = self._deletions.begin(day, Chosen())
-        structlog.get_logger().warning(
-            f"the oldest day {day} is deleted: the store exceeds store.disk_bytes_max", spans=spans, **sizes
-        )
+        # A day may have rows only that stay.
+        for day in sorted(days)[:-1]:
+            if spans := self._deletions.begin(day, Chosen()):
+                event = f"the oldest day {day} is deleted: the store exceeds store.disk_bytes_max"
+                structlog.get_logger().warning(event, spans=spans, **sizes)
+                return

@@ -85,7 +85,7 @@ class Deletion(msgspec.Struct, frozen=True):
     epochs: dict[int, int]
     """Epochs of the rows' segments, each with the highest sequence number."""
     waiting: tuple[SegmentId, ...]
-    """Segments of these epochs whose rows stay: the writer still counts them."""
+    """Segments of these epochs that are in the journal, so that their rows stay."""
 
     @property
     def _rows(self) -> Sql:
@@ -116,7 +116,8 @@ class Deletion(msgspec.Struct, frozen=True):
 
     def is_whole_day(self, store: Store) -> bool:
         """Return whether the day has no other rows."""
-        return self.chosen.is_all and not self._count(store, compose("NOT ({rows})", rows=self._rows))
+        others = compose("SegmentEpoch != 0 AND NOT ({rows})", rows=self._rows)
+        return self.chosen.is_all and not self._count(store, others)
 
     def delete(self, store: Store) -> None:
         """Delete the rows: a whole day at once, other rows by a mutation, which goes on in the background."""

@@ -64,6 +64,10 @@ class Backlog:
         names = (path.stem.rpartition(".")[2] for path in self._root.with_name("splits").glob("*.*.json"))
         return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
 
+    def segments(self) -> frozenset[SegmentId]:
+        """Return the segments in the journal: also recorded ones, and those that cannot be read."""
+        return frozenset(segment.id for segment in pending_segments(self._root))
+
     def is_deleting(self) -> bool:
         """Return whether the deletion of spans is not finished."""
         return deletion_path(self._root.parent).exists()

@@ -129,6 +129,35 @@ def test_rows_that_are_not_recorded_yet_stay_and_are_stored_once(workspace: Work
     assert (line.received, line.stored, line.deleted, line.table) == (5, 3, 2, 3)
 
 
+def test_rows_of_a_segment_that_is_recorded_and_still_in_the_journal_stay(workspace: Workspace) -> None:
+    workspace.send("a", 3)
+    [segment] = Journal(workspace.root / "journal").sealed()
+    content = segment.path.read_bytes()
+    workspace.writer.drain()
+    workspace.send("a", 2)
+    workspace.writer.drain()
+    # As after a kill between the entry in the ledger and the deletion of the file.
+    segment.path.parent.mkdir(exist_ok=True)
+    segment.path.write_bytes(content)
+    workspace.restart()
+
+    assert delete(workspace, Chosen(project="a")) == 2
+    workspace.restart()
+    workspace.writer.drain()
+
+    line = line_of(workspace, "a")
+    assert (line.stored, line.deleted, line.table, line.verdict) == (3, 2, 3, "same")
+
+
+def test_damaged_file_of_a_deletion_is_reported_by_its_path(workspace: Workspace) -> None:
+    path = deletion_path(workspace.root)
+    path.write_bytes(b"{")
+
+    with pytest.raises(OSError, match="it is damaged; restore or delete it") as raised:
+        deletions_of(workspace)
+    assert raised.value.filename == str(path)
+
+
 def test_rows_of_unknown_origin_are_deleted_and_not_counted(workspace: Workspace) -> None:
     workspace.send("a", 2)
     workspace.writer.drain()
