@@ -62,6 +62,19 @@ def test_nothing_is_deleted_without_a_limit_or_below_it(days: Workspace, bytes_m
     assert deleted_by_project(days) == {"day0": 0, "day1": 0, "day2": 0}
 
 
+def test_newest_day_stays_although_no_older_day_has_spans_to_delete(workspace: Workspace) -> None:
+    # The probe row of the writer has the epoch 0.
+    workspace.store.command(
+        "INSERT INTO otel_traces (Timestamp, SegmentEpoch) SELECT now() - INTERVAL 1 DAY, 0"
+    )
+    workspace.send("today", 1)
+    workspace.writer.drain()
+
+    budget_of(workspace, 1).check()
+
+    assert deleted_by_project(workspace) == {"today": 0}
+
+
 def test_rows_of_the_oldest_day_that_the_writer_still_counts_stay(days: Workspace) -> None:
     days.now_s -= 2 * DAY_S
     # The probe row of the writer has the epoch 0. A day that has no other row is passed over.
@@ -75,6 +88,7 @@ def test_rows_of_the_oldest_day_that_the_writer_still_counts_stay(days: Workspac
     DiskBudget(days.store, deletions, 1).check()
     while deletions.day:
         deletions.advance()
+    assert days.store.rows("SELECT count() FROM otel_traces WHERE ProjectId = 'late'") == [(4,)]
 
     days.restart()
     days.writer.drain()
