@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
+from receiver.cli.receiver.ledger_sum import sum_of_receivers
 from receiver.cli.shell.api_client import query_receiver, store_of
 from receiver.cli.shell.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
@@ -47,6 +48,13 @@ COUNTS = (
 @click.option("--project", metavar="ID", help="Only this project.")
 @click.option("--drain", metavar="NAME", help="Only this drain.")
 @wide_option
+@click.option(
+    "--receiver",
+    "receivers",
+    multiple=True,
+    metavar="URL",
+    help="Instead: API of one of several receivers, whose counts are added up; repeatable.",
+)
 @click.option("--verify", is_flag=True, help="Count the table, too, and report any difference.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Output format."
@@ -58,13 +66,15 @@ def ledger(  # noqa: PLR0913 - one parameter an option
     since: str,
     project: str | None,
     drain: str | None,
+    receivers: tuple[str, ...],
     verify: bool,
     form: Literal["table", "json"],
 ) -> None:
     """Print the number of received spans by outcome, per drain, project and hour of receipt (UTC)."""
     settings = loaded_with(config, data).settings
     filters = {"since": since, "project": project, "drain": drain, "verify": "1" if verify else None}
-    report = _ledger(settings, {name: value for name, value in filters.items() if value is not None})
+    given = {name: value for name, value in filters.items() if value is not None}
+    report = sum_of_receivers(settings, receivers, given) if receivers else _ledger(settings, given)
     if form == "json":
         click.echo(json.dumps(report, separators=(",", ":")))
     else:
