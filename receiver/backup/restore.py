@@ -69,6 +69,8 @@ def restore(directory: Path, settings: Settings, open_store: OpenStore, report: 
 
 
 def _manifest(directory: Path, data_dir: Path, database: str) -> Manifest:
+    if not directory.is_dir():
+        raise CommandFailed(f"there is no directory '{directory}'; expected one with a backup")
     manifest = read_manifest(directory)
     if manifest is None:
         raise CommandFailed(f"'{directory}' is not a backup: it has no file '{NAME}'")

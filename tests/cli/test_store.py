@@ -71,7 +71,7 @@ def test_backup_beside_another_of_the_same_directory_is_refused(data_dir: str, t
     [
         (("backup", "DIR", "--data", "none"), 2, "no data directory 'none'"),
         (("backup", "DIR", "--data", "."), 1, "no embedded store in '.'"),
-        (("restore", "DIR", "--data", "new"), 1, "'DIR' is not a backup: it has no file 'manifest'"),
+        (("restore", "DIR", "--data", "new"), 1, "there is no directory 'DIR'; expected one with a backup"),
         (("backup", "DIR", "--data", ".", "SERVER"), 2, "which backs up itself by the statement BACKUP"),
         (("restore", "DIR", "--data", ".", "SERVER"), 2, "which backs up itself by the statement BACKUP"),
     ],
