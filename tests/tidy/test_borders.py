@@ -13,7 +13,7 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 27_960,
+    "receiver": 27_962,
     "receiver/console": 30_267,
     "receiver/platform": 6_460,
     "tests": 80_942,
