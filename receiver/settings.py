@@ -100,7 +100,7 @@ class Store(Frozen, frozen=True):
     memory_bytes_max: Annotated[Bytes, Range(256 * MIB, 64 * TIB)] = 4 * GIB
     """Memory limit of the embedded engine."""
     disk_bytes_max: Annotated[Bytes, Range(0, 1_024 * TIB)] = 0
-    """Size of the embedded store on disk above which its oldest day is deleted; 0: no limit."""
+    """Size of the embedded table of spans above which its oldest day is deleted; 0: no limit."""
     insert_timeout_s: Annotated[int, Range(1, 3_600)] = 120
     """After this the outcome of an INSERT is unknown; the receiver counts its rows to find out."""
     promoted_attributes: Annotated[tuple[Attribute, ...], Range(0, 32)] = ()

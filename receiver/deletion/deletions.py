@@ -18,6 +18,7 @@ import errno
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,20 +77,21 @@ class Deletions:
             raise DiskTrouble(
                 f"spans of the day {self.day} are being deleted; expected one deletion at a time"
             )
-        unfinished = sorted(self._balances.backlog.part_epochs())
+        try:
+            unfinished = sorted(self._balances.backlog.part_epochs())
+            in_journal = self._balances.backlog.segments()
+        except OSError as error:
+            raise _nothing_deleted(error) from error
         epochs = epochs_in(self._store, day, chosen, unfinished)
         if not epochs:
             return 0
-        waiting = tuple(
-            segment
-            for segment in self._balances.backlog.segments()
-            if segment.seq <= epochs.get(segment.epoch, -1)
-        )
+        waiting = tuple(segment for segment in in_journal if segment.seq <= epochs.get(segment.epoch, -1))
         deletion = Deletion(secrets.randbits(ID_BITS), day, chosen, epochs, waiting)
         count = deletion.count(self._store)
         if count:
             self._keep(deletion)
-            structlog.get_logger().info(f"spans of the day {day} are being deleted", spans=count)
+            names = {"project": chosen.project, "trace": chosen.trace}
+            structlog.get_logger().info(f"spans of the day {day} are being deleted", spans=count, **names)
             self._due_s = 0.0
             self.advance()
         return count
@@ -113,7 +115,10 @@ class Deletions:
         try:
             write_durably(self._path, msgspec.json.encode(deletion), files=self._files)
         except OSError as error:
-            raise DiskTrouble(f"no span is deleted: {place_and_reason(error)}") from error
+            # The file may be in its place, and only the sync of its directory have failed.
+            with suppress(OSError):
+                unlink_if_exists(self._path, self._files)
+            raise _nothing_deleted(error) from error
         self._pending = deletion
 
     def _advance(self, deletion: Deletion) -> None:
@@ -143,6 +148,10 @@ class Deletions:
         """Delete the rows that were derived from these spans. Rollups are derived again."""
         for table in ROLLUP_TABLES:
             self._store.command(compose("TRUNCATE TABLE IF EXISTS {rollup}", rollup=identifier(table)))
+
+
+def _nothing_deleted(error: OSError) -> DiskTrouble:
+    return DiskTrouble(f"no span is deleted: {place_and_reason(error)}")
 
 
 def _decoded(path: Path, content: bytes) -> Deletion:

@@ -1,6 +1,8 @@
-"""Limit of disk space: the oldest day is deleted while the embedded store is larger.
+"""Limit of disk space: the oldest day is deleted while the table of spans is larger.
 
-Invariant: the newest day is never deleted, however large it is.
+Other tables do not count, because they keep their rows: no deletion of a day would make them smaller.
+
+Invariant: neither the newest day nor a day that is not over is deleted, however large it is.
 Never: checks the wall clock. The caller asks only while it is trusted.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -24,9 +27,9 @@ CHECK_S: Final = 60.0
 """Interval of the checks. Each deletes one day at most."""
 
 _BYTES: Final = compose("""
-SELECT sum(bytes_on_disk), groupUniqArrayIf(partition_id, table = '{table}')
+SELECT sum(bytes_on_disk), groupUniqArray(partition_id)
 FROM system.parts
-WHERE database = currentDatabase() AND active
+WHERE database = currentDatabase() AND table = '{table}' AND active
 {settings}
 """)
 
@@ -39,10 +42,11 @@ class DiskBudget:
         bytes_max: int,
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         """`bytes_max`: 0 without a limit."""
         self._store, self._deletions, self._bytes_max = store, deletions, bytes_max
-        self._monotonic = monotonic
+        self._monotonic, self._now_s = monotonic, now_s
         self._due_s = 0.0
 
     def check(self) -> None:
@@ -62,12 +66,11 @@ class DiskBudget:
         if size_bytes <= self._bytes_max:
             return
         sizes = {"size": size_text(size_bytes), "disk_bytes_max": size_text(self._bytes_max)}
-        if len(days) < 2:  # noqa: PLR2004 - the newest day stays
-            limited.warning("disk budget", "the newest day alone exceeds store.disk_bytes_max", **sizes)
-            return
+        today = f"{datetime.fromtimestamp(self._now_s(), UTC):%Y%m%d}"
         # A day may have rows only that stay.
-        for day in sorted(days)[:-1]:
+        for day in (day for day in sorted(days)[:-1] if day < today):
             if spans := self._deletions.begin(day, Chosen()):
                 event = f"the oldest day {day} is deleted: the store exceeds store.disk_bytes_max"
                 structlog.get_logger().warning(event, spans=spans, **sizes)
                 return
+        limited.warning("disk budget", "store.disk_bytes_max is exceeded, and no older day is left", **sizes)

@@ -59,6 +59,14 @@ class Book:
         # After every entry, also when a log is read, so that a restart merges the same lines.
         self._fold()
 
+    def holding(self, heading: Heading, stored: int) -> Heading:
+        """Return the heading under which spans of a project were counted as stored.
+
+        It is `(other)` if the hour had too many projects then, also if the limit was raised since.
+        """
+        has_line = self.lines.get(heading, Counts()).stored >= stored
+        return heading if has_line else heading._replace(project=OTHER)
+
     def entries(self) -> Iterator[Entry]:
         """Yield entries from which an equal book can be built."""
         yield Begun(

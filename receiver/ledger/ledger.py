@@ -146,8 +146,12 @@ class Ledger:
 
     def record_deletion(self, number: int, rows: Mapping[Heading, RowSum]) -> None:
         """Record that these stored rows will be deleted, durably. `number`: random, of this deletion."""
-        if rows:
-            self._record_entry(log_codec.segment_entry(_deletion_key(number), line_sums.deleted(rows)))
+        lines: dict[Heading, Counts] = {}
+        for heading, counts in line_sums.deleted(rows).items():
+            at = self._book.holding(heading, counts.deleted)
+            lines[at] = lines.get(at, Counts()).plus(counts)
+        if lines:
+            self._record_entry(log_codec.segment_entry(_deletion_key(number), lines))
 
     def is_deletion(self, number: int) -> bool:
         """Return whether the deletion is recorded and not settled."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from receiver.deletion.deletions import Deletions
 from receiver.deletion.rows import DAY, Chosen
@@ -10,6 +12,8 @@ from receiver.engine.store import Store
 from receiver.errors import DiskTrouble, MalformedBody, NotConfigured
 from receiver.reports import DeletionBegun, DeletionReport
 from receiver.store_process.writer_thread import WriterThread
+
+TRACE_ID: Final = re.compile("[0-9a-fA-F]{32}")
 
 
 class DeletionRequests:
@@ -41,5 +45,10 @@ class DeletionRequests:
 def _chosen(query: Mapping[str, str]) -> Chosen:
     project, trace = query.get("project"), query.get("trace")
     if (project is None) == (trace is None):
-        raise MalformedBody("expected one of the parameters project and trace")
-    return Chosen(project, None if trace is None else trace.lower())
+        raise MalformedBody("expected exactly one of the parameters project and trace", field="project")
+    # In a script, an unset variable.
+    if project == "":
+        raise MalformedBody("project is empty; expected the id of a project", field="project")
+    if trace is not None and not TRACE_ID.fullmatch(trace):
+        raise MalformedBody("trace is malformed; expected 32 hexadecimal digits", field="trace")
+    return Chosen(project, trace and trace.lower())

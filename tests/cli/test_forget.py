@@ -63,7 +63,7 @@ def test_each_day_is_deleted_after_the_one_before(tmp_path: Path) -> None:
 
     result = run_with(tmp_path, reports, "--trace", "5a", "--yes")
 
-    assert (result.exit_code, result.stdout) == (0, "3 spans of 2 days are deleted\n")
+    assert (result.exit_code, result.stdout) == (0, "6 spans of 2 days are deleted\n")
     assert result.stderr.count("2026-01-30  waits: no space") == 1
     assert DELETED == [{"trace": "5a", "day": "20260130"}, {"trace": "5a", "day": "20260131"}]
 

@@ -17,12 +17,13 @@ from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.retention import ROLLUP_TABLES
 from receiver.errors import DiskTrouble, StoreTrouble
 from receiver.journal.segments import Journal
+from receiver.ledger.book import Book
 from receiver.ledger.ledger import deletion_path
 from receiver.reports import LedgerLine
 from tests.support.cases import each_case
 from tests.support.faulty_disk import WRITE_CALLS, faults_at_each_call, process_with
 from tests.support.ledger_workspace import Workspace
-from tests.support.memory_disk import Killed
+from tests.support.memory_disk import Killed, broken_disk
 
 PATIENCE_S = 60.0
 TRACE = "5a" * 16
@@ -147,6 +148,35 @@ def test_rows_of_a_segment_that_is_recorded_and_still_in_the_journal_stay(worksp
 
     line = line_of(workspace, "a")
     assert (line.stored, line.deleted, line.table, line.verdict) == (3, 2, 3, "same")
+
+
+def test_deletion_that_is_refused_because_of_the_disk_does_not_happen_later(workspace: Workspace) -> None:
+    workspace.send("a", 3)
+    workspace.writer.drain()
+    for fault in faults_at_each_call(WRITE_CALLS, broken_disk, is_permanent=False):
+        with process_with(fault), suppress(DiskTrouble):
+            deletions_of(workspace).begin(day_of(workspace), Chosen(project="a"))
+            break
+        workspace.restart()
+        finish(deletions_of(workspace))
+        assert line_of(workspace, "a").deleted == 0
+
+    assert fault.at > len(("create", "write", "sync", "rename"))
+
+
+def test_spans_counted_as_other_projects_are_deleted_there_after_the_limit_was_raised(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "_place", lambda _, heading: heading._replace(project="(other)"))
+        workspace.send("a", 3)
+        workspace.writer.drain()
+
+    assert delete(workspace, Chosen(project="a")) == 3
+
+    line = line_of(workspace, "(other)")
+    assert (line.stored, line.deleted, line.table) == (0, 3, 0)
+    assert workspace.query(project="a").lines == []
 
 
 def test_damaged_file_of_a_deletion_is_reported_by_its_path(workspace: Workspace) -> None:

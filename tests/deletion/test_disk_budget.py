@@ -52,7 +52,7 @@ def test_oldest_day_is_deleted_at_each_check_and_the_newest_never(days: Workspac
     with capture_logs() as log:
         budget.check()
     assert deleted_by_project(days) == {"day0": 0, "day1": 2, "day2": 3}
-    assert [entry["event"] for entry in log] == ["the newest day alone exceeds store.disk_bytes_max"]
+    assert [entry["event"] for entry in log] == ["store.disk_bytes_max is exceeded, and no older day is left"]
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1 << 40])
@@ -73,6 +73,29 @@ def test_newest_day_stays_although_no_older_day_has_spans_to_delete(workspace: W
     budget_of(workspace, 1).check()
 
     assert deleted_by_project(workspace) == {"today": 0}
+
+
+def test_today_stays_although_a_span_is_of_tomorrow(workspace: Workspace) -> None:
+    workspace.send("today", 1)
+    workspace.writer.drain()
+    workspace.store.command(
+        "INSERT INTO otel_traces (Timestamp, SegmentEpoch) SELECT now() + INTERVAL 1 DAY, 77"
+    )
+
+    budget_of(workspace, 1).check()
+
+    assert deleted_by_project(workspace) == {"today": 0}
+
+
+def test_other_tables_do_not_count_because_they_keep_their_rows(days: Workspace) -> None:
+    [(spans_bytes,)] = days.store.rows(
+        "SELECT sum(bytes_on_disk) FROM system.parts "
+        "WHERE database = currentDatabase() AND table = 'otel_traces' AND active"
+    )
+
+    budget_of(days, spans_bytes).check()
+
+    assert deleted_by_project(days) == {"day0": 0, "day1": 0, "day2": 0}
 
 
 def test_rows_of_the_oldest_day_that_the_writer_still_counts_stay(days: Workspace) -> None:

@@ -55,18 +55,20 @@ def forget(
             click.echo(f"{_text(day)}  {counted(spans, 'span')}")
         click.echo(f"{_total(days)} would be deleted" + ("; --yes deletes them" if days else ""))
         return
+    deleted: dict[str, int] = {}
     for day in days:
         _wait(report)
         query = {**chosen, "day": day}
         begun = next(query_receiver(settings, state, PATH, query, method="POST", document=DeletionBegun))
-        click.echo(f"{_text(day)}  {counted(begun['spans'], 'span')}", err=True)
+        deleted[day] = begun["spans"]
+        click.echo(f"{_text(day)}  {counted(deleted[day], 'span')}", err=True)
     left = _wait(report)
     if left:
         raise CommandFailed(
             f"{_total(left)} are left: their segments are in the journal, or they were stored meanwhile; "
             "run the command again"
         )
-    click.echo(f"{_total(days)} are deleted")
+    click.echo(f"{_total(deleted)} are deleted")
 
 
 def _wait(report: Callable[[], dict[str, Any]]) -> dict[str, int]:

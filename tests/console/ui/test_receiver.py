@@ -121,7 +121,7 @@ async def test_ledger_is_shown_as_one_sum_over_all_drains(site: Client, facts: F
     page = await page_of(site, "/receiver")
 
     assert "every received span has an outcome" in page.text
-    assert "all drains 1,234 = 1,030 + 0 + 0 + 200 + 0 + 4 0" in page.words
+    assert "all drains 1,234 = 1,030 + 0 + 0 + 200 + 0 + 0 + 4 0" in page.words
 
 
 @each_case(
