@@ -116,6 +116,11 @@ def instant_text(
     return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None).isoformat(sep, precision) + zone
 
 
+def day_text(partition: str) -> str:
+    """Return a day of the table, `20260131`, as it is shown: `2026-01-31`."""
+    return f"{partition[:4]}-{partition[4:6]}-{partition[6:]}"
+
+
 def parse_since(text: str, field: Literal["since", "until"] = "since") -> int:
     """Parse an age such as `15m`, `24h`, `7d` or `90s` into seconds."""
     seconds = parse_seconds(text)

@@ -27,8 +27,8 @@ import structlog
 
 from receiver.deletion.rows import Chosen, Deletion, epochs_in
 from receiver.durable.files import DISK, Files, unlink_if_exists, write_durably
-from receiver.engine.retention import ROLLUP_TABLES
-from receiver.engine.sql_text import compose, identifier
+from receiver.engine.retention import empty_rollups
+from receiver.engine.sql_text import compose
 from receiver.engine.store import Store
 from receiver.errors import DiskTrouble, StoreTrouble, place_and_reason
 from receiver.ledger.balance import LiveBalanceSource
@@ -132,7 +132,8 @@ class Deletions:
             if deletion.count(self._store):
                 return
         if not deletion.chosen.is_all:
-            self._empty_rollups()
+            # They have names and values of these spans.
+            empty_rollups(self._store)
         unlink_if_exists(self._path, self._files)
         self._pending = None
         ledger.settle_deletions(None)
@@ -143,11 +144,6 @@ class Deletions:
         if not mutations:
             deletion.delete(self._store)
         self.trouble = next((reason for (reason,) in mutations if reason), "")
-
-    def _empty_rollups(self) -> None:
-        """Delete the rows that were derived from these spans. Rollups are derived again."""
-        for table in ROLLUP_TABLES:
-            self._store.command(compose("TRUNCATE TABLE IF EXISTS {rollup}", rollup=identifier(table)))
 
 
 def _nothing_deleted(error: OSError) -> DiskTrouble:

@@ -3,7 +3,7 @@
 Other tables do not count, because they keep their rows: no deletion of a day would make them smaller.
 
 Invariant: neither the newest day nor a day that is not over is deleted, however large it is.
-Never: checks the wall clock. The caller asks only while it is trusted.
+Never: checks whether the wall clock is right. The caller asks only while it is trusted.
 """
 
 from __future__ import annotations

@@ -140,4 +140,4 @@ def epochs_in(store: Store, day: str, chosen: Chosen, unfinished: list[int]) -> 
 
 def _text(value: str) -> Sql:
     """Return a string in SQL, by the hexadecimal digits of its bytes: nothing in it can end a literal."""
-    return compose("unhex('{digits}')", digits=identifier(value.encode().hex())) if value else compose("''")
+    return compose("unhex('{digits}')", digits=identifier(value.encode().hex()))

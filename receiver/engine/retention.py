@@ -8,18 +8,18 @@ from receiver.engine.cluster import Layout
 from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store
 
 ROLLUP_TABLES = (
+    "otel_rollup_slots",
     "otel_red",
     "otel_red_day",
     "otel_red_deployment",
     "otel_red_deployment_day",
-    "otel_rollup_slots",
     "otel_attribute_keys",
     "otel_attribute_values",
     "otel_errors",
     "otel_deployments",
     "otel_calls",
 )
-"""Tables whose rows expire a week after the spans that they were derived from."""
+"""Tables whose rows expire a week after the spans that they were derived from; the slots first."""
 _TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
 
@@ -34,6 +34,13 @@ def retention_of(store: Store, table: str) -> int | None:
         return None
     days = _TTL.search(str(rows[0][0]))
     return int(days[1]) if days else 0
+
+
+def empty_rollups(store: Store) -> None:
+    """Delete all rows of the rollups. They are derived again, and until then queries read the spans."""
+    # The slots first: no query reads rows without a slot, while a slot without its rows would fail the proof.
+    for table in ROLLUP_TABLES:
+        store.command(f"TRUNCATE TABLE {table}")
 
 
 def set_retention(store: Store, retention_days: int, layout: Layout) -> list[str]:

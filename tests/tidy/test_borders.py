@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 27_995,
+    "receiver": 28_004,
     "receiver/console": 30_267,
     "receiver/platform": 6_460,
-    "tests": 81_052,
-    "receiver/cli": 6_210,
+    "tests": 81_164,
+    "receiver/cli": 6_211,
     "testing": 6_530,
 }
 """Area → maximum number of lines of its code."""

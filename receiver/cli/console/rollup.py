@@ -23,7 +23,7 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 from receiver.sizes import counted, size_text
 from receiver.supervisor.state import ReceiverState, running_receiver
-from receiver.time_range import parse_since
+from receiver.time_range import day_text, parse_since
 
 POLL_S = 1.0
 WITHOUT_PROGRESS_S = 600.0
@@ -136,7 +136,7 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
     days = [row for row in rows if "day" in row]
     cells = [
         (
-            f"{row['day'][:4]}-{row['day'][4:6]}-{row['day'][6:]}",
+            day_text(row["day"]),
             *(str(row[name]) for name in ("spans", "slots", "due", "late")),
             "rollup" if row["proven"] else "spans",
             str(row["version"]),

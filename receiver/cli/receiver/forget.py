@@ -15,6 +15,7 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.printable import harmless_text
 from receiver.reports import DeletionBegun, DeletionReport
 from receiver.sizes import counted
+from receiver.time_range import day_text
 
 POLL_S: Final = 0.5
 PATH: Final = "/api/v1/store/deletion"
@@ -50,10 +51,13 @@ def forget(
         return next(query_receiver(settings, state, PATH, chosen, document=DeletionReport))
 
     days: dict[str, int] = report()["days"]
+    if not days:
+        click.echo("no stored span is of this project or trace")
+        return
     if not yes:
         for day, spans in days.items():
-            click.echo(f"{_text(day)}  {counted(spans, 'span')}")
-        click.echo(f"{_total(days)} would be deleted" + ("; --yes deletes them" if days else ""))
+            click.echo(f"{day_text(day)}  {counted(spans, 'span')}")
+        click.echo(f"{_total(days)} would be deleted; --yes deletes them")
         return
     deleted: dict[str, int] = {}
     for day in days:
@@ -61,7 +65,7 @@ def forget(
         query = {**chosen, "day": day}
         begun = next(query_receiver(settings, state, PATH, query, method="POST", document=DeletionBegun))
         deleted[day] = begun["spans"]
-        click.echo(f"{_text(day)}  {counted(deleted[day], 'span')}", err=True)
+        click.echo(f"{day_text(day)}  {counted(deleted[day], 'span')}", err=True)
     left = _wait(report)
     if left:
         raise CommandFailed(
@@ -77,7 +81,7 @@ def _wait(report: Callable[[], dict[str, Any]]) -> dict[str, int]:
     while (document := report())["deleting"]:
         if document["trouble"] not in {"", trouble}:
             trouble = document["trouble"]
-            click.echo(f"{_text(document['deleting'])}  waits: {harmless_text(trouble)}", err=True)
+            click.echo(f"{day_text(document['deleting'])}  waits: {harmless_text(trouble)}", err=True)
         time.sleep(POLL_S)
     days: dict[str, int] = document["days"]
     return days
@@ -85,7 +89,3 @@ def _wait(report: Callable[[], dict[str, Any]]) -> dict[str, int]:
 
 def _total(days: dict[str, int]) -> str:
     return f"{counted(sum(days.values()), 'span')} of {counted(len(days), 'day')}"
-
-
-def _text(day: str) -> str:
-    return f"{day[:4]}-{day[4:6]}-{day[6:]}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from receiver.cli.shell.api_client import query_url
+from receiver.ledger.line_sums import OUTCOMES
 from receiver.reports import LedgerReport
 from receiver.settings import Settings
 
@@ -39,12 +40,12 @@ def sum_of_receivers(settings: Settings, urls: Sequence[str], filters: Mapping[s
 
 def _added(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     """Add up two lines of the same hour, drain and project."""
-    total = {
-        name: left[name] + value
-        if isinstance(value, int) and isinstance(left[name], int)
-        else left[name] or value
-        for name, value in right.items()
+    numbers = {name: left[name] + right[name] for name in (*OUTCOMES, "journal", "difference")}
+    tables = [line["table"] for line in (left, right) if line["table"] is not None]
+    return {
+        **left,
+        **numbers,
+        "table": sum(tables) if tables else None,
+        "verdict": max(left["verdict"], right["verdict"], key=VERDICTS.index),
+        "problem": "; ".join(filter(None, (left["problem"], right["problem"]))),
     }
-    total["verdict"] = max(left["verdict"], right["verdict"], key=VERDICTS.index)
-    total["problem"] = "; ".join(filter(None, (left["problem"], right["problem"])))
-    return total

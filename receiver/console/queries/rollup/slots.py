@@ -17,10 +17,10 @@ from receiver.console.queries.rollup.tables import (
     HOURS_OF_DAY,
     ROLLUPS,
     SLOTS,
-    TABLES,
     TOTALLED,
     rollup_compose,
 )
+from receiver.engine.retention import empty_rollups
 from receiver.engine.sql_text import identifier, joined
 from receiver.engine.store import Store
 
@@ -134,9 +134,7 @@ def invalidate(store: Store, from_hour: int | None) -> None:
         # With a higher version: of two rows with the same version, the engine keeps the complete one.
         store.rows(_INVALIDATE, {"from_s": _seconds(from_hour)})
         return
-    # The slots first: no query reads rows without a slot, while a slot without its rows would fail the proof.
-    for table in TABLES:
-        store.command(f"TRUNCATE TABLE {table}")
+    empty_rollups(store)
 
 
 def _seconds(hour: int) -> int:

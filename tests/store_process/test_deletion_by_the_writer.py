@@ -1,0 +1,97 @@
+"""The writer's thread deletes spans for the limit of disk space, and finishes deletions that were begun."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from receiver.dead_letters.directory import DeadLetterList
+from receiver.deletion.rows import Chosen, Deletion
+from receiver.engine.embedded import EmbeddedStore
+from receiver.journal.segments import Journal
+from receiver.ledger.ledger import deletion_path
+from receiver.settings import Settings
+from receiver.settings import Store as StoreSettings
+from receiver.store_process.writer_thread import WriterThread
+from tests.support import engines
+from tests.support.deletions import day_of, deletions_of, stored_projects
+from tests.support.ledger_workspace import Workspace
+
+WAIT_S = 60.0
+DAY_S = 86_400
+
+
+@pytest.fixture
+def workspace(engine_dir: Path, tmp_path: Path) -> Iterator[Workspace]:
+    """Store a span of today and three of yesterday."""
+    with engines.embedded(engine_dir) as store:
+        workspace = Workspace(tmp_path, store)
+        workspace.send("today", 1)
+        workspace.now_s -= DAY_S
+        workspace.send("yesterday", 3)
+        workspace.now_s += DAY_S
+        workspace.writer.drain()
+        yield workspace
+
+
+def run_until(
+    workspace: Workspace, is_done: Callable[[WriterThread], bool], *, disk_bytes_max: int = 0
+) -> None:
+    """Run the writer's thread on what is stored. Fails if it does not come so far."""
+    workspace.ledger.close()
+    root = workspace.root
+    settings = Settings(data_dir=str(root), store=StoreSettings(disk_bytes_max=disk_bytes_max))
+    thread = WriterThread(settings, workspace.store, Journal(root / "journal"), DeadLetterList(root).dead)
+    thread.start()
+    until_s = time.monotonic() + WAIT_S
+    while not is_done(thread):
+        assert time.monotonic() < until_s, thread.trouble
+        thread.check()
+        time.sleep(0.05)
+    thread.stop(0)
+    thread.join(WAIT_S)
+    workspace.start()
+
+
+def projects(store: EmbeddedStore) -> dict[str, int]:
+    return dict(stored_projects(store))
+
+
+def test_oldest_day_is_deleted_while_the_store_is_larger_than_the_limit(workspace: Workspace) -> None:
+    run_until(workspace, lambda _: projects(workspace.store) == {"today": 1}, disk_bytes_max=1)
+
+    [line] = workspace.query(since="3d", project="yesterday").lines
+    assert (line.stored, line.deleted, line.verdict) == (0, 3, "same")
+
+
+def test_no_day_is_deleted_for_the_limit_while_the_clock_is_not_trusted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.engine.expiry.Clock.check", lambda _: "the clock was set")
+    steps: list[int] = []
+
+    def took_steps(thread: WriterThread) -> bool:
+        if thread.has_tables:
+            steps.append(thread.call_between_steps(lambda: 1))
+        return len(steps) > 3
+
+    run_until(workspace, took_steps, disk_bytes_max=1)
+
+    assert projects(workspace.store) == {"today": 1, "yesterday": 3}
+
+
+def test_deletion_of_an_earlier_process_is_finished(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletion, "delete", lambda *_: None)
+        deletions_of(workspace).begin(day_of(workspace), Chosen(project="today"))
+
+    run_until(workspace, lambda _: not deletion_path(workspace.root).exists())
+
+    assert projects(workspace.store) == {"yesterday": 3}
+    [line] = workspace.query(project="today").lines
+    assert (line.stored, line.deleted, line.verdict) == (0, 1, "same")
