@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from receiver.logs import limited
 from tests.support.server_process import Server, clickhouse_server
 from tests.support.tiers import has_only_fault_tier, is_fault_tier
 
@@ -46,6 +47,12 @@ def _is_in_tier(item: pytest.Item, tier: str) -> bool:
     return is_fault == (tier == "faults") or (
         tier == "faults" and item.get_closest_marker("random_cases") is not None
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each test without messages that earlier tests of the process have logged at a limited rate."""
+    monkeypatch.setattr(limited, "_episodes", {})
 
 
 @pytest.fixture(scope="session")

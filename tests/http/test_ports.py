@@ -13,11 +13,9 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from receiver.http import listener
 from receiver.http.listener import Listener
 from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.http.protocol import Limits
-from receiver.logs import RateLimited
 from receiver.metrics import Metrics
 from tests.support.cases import each_case
 
@@ -151,10 +149,7 @@ async def test_silent_connections_stay_below_the_limit_and_do_not_block_a_reques
         connection.close()
 
 
-async def test_log_names_the_reason_for_closing_a_connection(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "limited", RateLimited())
+async def test_log_names_the_reason_for_closing_a_connection(serve: Serve) -> None:
     port = await serve(connections_max=1)
     with capture_logs() as logs, closing(socket.create_connection(port.address)):
         await port.send_request()

@@ -11,9 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.errors import NoSuchPath
-from receiver.intake import handler
 from receiver.intake.routes import PATH_CHARS_LOGGED_MAX, PATHS_LOGGED_MAX, Routes
-from receiver.logs import RateLimited
 from receiver.settings import Drain, Limits
 from tests.support.intake import SPAN_BODY, on_uvloop, running
 
@@ -29,8 +27,7 @@ Lines = list[MutableMapping[str, Any]]
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
-    monkeypatch.setattr(handler, "limited", RateLimited())
+def log() -> Iterator[Lines]:
     with capture_logs() as lines:
         yield lines
 

@@ -13,22 +13,13 @@ import pytest
 import trustme
 from structlog.testing import capture_logs
 
-from receiver.intake.connections import parse_errors, wrong_protocol
+from receiver.intake.connections import wrong_protocol
 from receiver.intake.connections.wrong_protocol import handshake_cause
-from receiver.logs import RateLimited
 from receiver.settings import Limits
 from tests.support.intake import Intake, on_uvloop, request, running, until
 from tests.support.tls import certificates_in, client_context, client_hello
 
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
-
-
-@pytest.fixture(autouse=True)
-def _no_earlier_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reset the rate limits, which other tests have used up."""
-    limited = RateLimited()
-    monkeypatch.setattr(wrong_protocol, "limited", limited)
-    monkeypatch.setattr(parse_errors, "limited", limited)
 
 
 @pytest.mark.parametrize(

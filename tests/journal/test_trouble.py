@@ -11,12 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
-from receiver.journal import appender as appender_module
 from receiver.journal.appender import TROUBLE_S, Appender
 from receiver.journal.ceiling import DiskUsage
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
-from receiver.logs import RateLimited
 from receiver.settings import MIB
 from tests.support.clock import Clock
 from tests.support.journal import ROOT, append, appender, limits, maintain, recovered
@@ -76,10 +74,7 @@ def test_append_to_a_replaced_epoch_directory_fails(tmp_path: Path) -> None:
         append(journal, "a")
 
 
-def test_segment_that_cannot_be_sealed_is_logged_at_a_limited_rate(
-    files: MemoryDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(appender_module, "limited", RateLimited())
+def test_segment_that_cannot_be_sealed_is_logged_at_a_limited_rate(files: MemoryDisk, clock: Clock) -> None:
     journal = appender(files, clock=clock)
     append(journal, "a")
     files.fail("rename", times=99)
