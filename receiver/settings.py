@@ -311,6 +311,11 @@ class Platform(Frozen, frozen=True):
 
     Empty: the tokens are in files that only the receiver's user can read.
     """
+    encryption_key_previous: Annotated[Secret, Range(32, 64 * KIB)] = ""
+    """The key before (`encryption_key_previous_file`), while it is rotated.
+
+    At the start, tokens that it encrypted are encrypted with `encryption_key`.
+    """
     timeout_s: Seconds = 30.0
     """Time for one call, or between two lines of a streamed answer."""
     webhook: Webhook = Webhook()

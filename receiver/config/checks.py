@@ -39,7 +39,7 @@ from receiver.config.addresses import (
     parse_store_url,
 )
 from receiver.config.pem import why_unusable
-from receiver.config.platform import PATH, address_problems, redaction, webhook_problems
+from receiver.config.platform import PATH, platform_problems, redaction, webhook_problems
 from receiver.config.promoted import promoted_problems
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
@@ -359,7 +359,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (partial(_each_drain, _drain_signature), ("drain.signature_header", "drain.signature_secrets")),
     (partial(_each_drain, _drain_tokens), ("drain.tokens",)),
     (_shared_paths, ("drain.path", *_IDENTIFYING)),
-    (address_problems, ("platform",)),
+    (platform_problems, ("platform",)),
     (webhook_problems, ("platform.webhook", "limits.inflight_bytes_max", "drain.path")),
     (_database, ("store.database",)),
     (cluster_problems, ("store.cluster", "store.storage_policy")),

@@ -18,7 +18,13 @@ VISIBLE: Final = re.compile(r"[!-~]+")
 ADDRESSES: Final = ("base_url", "gateway_url", "install_url", "redirect_url")
 
 
-def address_problems(settings: Settings) -> Iterator[str]:
+def platform_problems(settings: Settings) -> Iterator[str]:
+    """Check the addresses and the keys of the platform."""
+    yield from _address_problems(settings)
+    yield from _key_problems(settings)
+
+
+def _address_problems(settings: Settings) -> Iterator[str]:
     """Require addresses of HTTP, without quoting them: they may hold a password."""
     for name in ADDRESSES:
         address = getattr(settings.platform, name)
@@ -27,6 +33,15 @@ def address_problems(settings: Settings) -> Iterator[str]:
                 f"platform.{name} is not an address; expected https://HOST or https://HOST/PATH, "
                 "without a user name"
             )
+
+
+def _key_problems(settings: Settings) -> Iterator[str]:
+    """Require a new key beside the previous one: without it, no token would be encrypted again."""
+    if settings.platform.encryption_key_previous and not settings.platform.encryption_key:
+        yield (
+            "platform.encryption_key_previous is set without platform.encryption_key; "
+            "expected the new key in platform.encryption_key_file"
+        )
 
 
 def is_address(text: str) -> bool:

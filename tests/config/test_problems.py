@@ -116,6 +116,11 @@ VALUES = [
     pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
     pytest.param("[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"),
     pytest.param("[platform]\nbase_url = 'api.example'", "platform.base_url is not an address", id="url"),
+    pytest.param(
+        f"[platform]\nencryption_key_previous = '{32 * 'k'}'",
+        "platform.encryption_key_previous is set without platform.encryption_key",
+        id="previous key without a new one",
+    ),
     pytest.param("[platform]\ninstall_url = 'https://a b'", "platform.install_url is not an", id="space"),
     pytest.param(
         "[platform]\ngateway_url = 'https://u:p@example'",

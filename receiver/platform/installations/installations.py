@@ -24,13 +24,16 @@ from receiver.platform.installations.tokens import Tokens
 
 
 class Installations(RecordFiles[Installation]):
-    def __init__(self, directory: Path, encryption_key: str = "", files: Files = DISK) -> None:
+    def __init__(
+        self, directory: Path, encryption_key: str = "", previous_key: str = "", files: Files = DISK
+    ) -> None:
         """Read the records, and complete what a crash interrupted. Errors of the disk are reported.
 
-        `directory`: DATA/platform. `encryption_key`: the setting; tokens are not encrypted if it is empty.
+        `directory`: DATA/platform. `encryption_key`, `previous_key`: the settings
+        `platform.encryption_key` and `platform.encryption_key_previous`.
         """
         super().__init__(directory / "installations", Installation, files)
-        self._tokens = Tokens(directory / "tokens", encryption_key, files)
+        self._tokens = Tokens(directory / "tokens", encryption_key, previous_key, files)
         with reported("tokens cannot be listed", self._tokens.directory):
             if self._tokens.prepare():
                 forbid_core_dumps()

@@ -29,13 +29,18 @@ class PlatformRecords(NamedTuple):
 
 def open_records(settings: Settings) -> PlatformRecords:
     """Read the records. Those that cannot be read are reported, and read again by `complete`."""
-    return records_in(Path(settings.data_dir) / DIRECTORY, settings.platform.encryption_key)
+    platform = settings.platform
+    return records_in(
+        Path(settings.data_dir) / DIRECTORY, platform.encryption_key, platform.encryption_key_previous
+    )
 
 
-def records_in(directory: Path, encryption_key: str = "", files: Files = DISK) -> PlatformRecords:
+def records_in(
+    directory: Path, encryption_key: str = "", previous_key: str = "", files: Files = DISK
+) -> PlatformRecords:
     return PlatformRecords(
         directory,
-        Installations(directory, encryption_key, files),
+        Installations(directory, encryption_key, previous_key, files),
         Projects(directory, files),
         Deployments(directory, files),
     )

@@ -11,6 +11,7 @@ Never: a token in a log, an error, a `repr` or an argument of a process.
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -40,10 +41,15 @@ _KEY_BYTES = 32
 
 
 class Tokens:
-    def __init__(self, directory: Path, key: str, files: Files) -> None:
-        """`key`: text from which the encryption key is derived; empty: tokens are not encrypted."""
+    def __init__(self, directory: Path, key: str, previous_key: str, files: Files) -> None:
+        """Read and write tokens with these keys.
+
+        `key`: text from which the encryption key is derived; empty: tokens are not encrypted.
+        `previous_key`: text of the key before; tokens that it encrypted are encrypted again. Empty: none.
+        """
         self.directory = directory
         self._cipher = _cipher_of(key) if key else None
+        self._previous_cipher = _cipher_of(previous_key) if previous_key else None
         self._files = files
 
     def __contains__(self, installation_id: str) -> bool:
@@ -61,18 +67,14 @@ class Tokens:
     def read(self, installation_id: str) -> str:
         """Return the token of an installation; empty if there is none.
 
-        Raises `OperatorError` if the key is not the key that encrypted it.
+        Raises `OperatorError` if none of the keys is the key that encrypted it.
         """
         path = self.path_of(installation_id)
         try:
             content = self._files.read(path)
         except FileNotFoundError:
             return ""
-        if content.startswith(_PLAIN):
-            return content.removeprefix(_PLAIN).decode()
-        if content.startswith(_ENCRYPTED):
-            return self._decrypted(installation_id, path, content.removeprefix(_ENCRYPTED))
-        raise OperatorError(f"token file '{path}' is damaged; install the integration again")
+        return self._token_in(path, content)
 
     def kind(self, installation_id: str) -> str:
         """Return the form of a stored token: `plain`, `encrypted` or `damaged`; empty if there is none."""
@@ -93,7 +95,7 @@ class Tokens:
             self._erase(path)
 
     def prepare(self) -> bool:
-        """Delete drafts of a crash, make all files private, and encrypt tokens that are not encrypted.
+        """Delete drafts of a crash, make all files private, and encrypt tokens with the current key.
 
         Reports a file for which that fails; the next start tries again. Returns whether there is a token.
         """
@@ -110,17 +112,22 @@ class Tokens:
             path = self.directory / name
             with reported("file of a token cannot be made private or encrypted", path):
                 self._files.set_mode(path, FILE_MODE)
-                if self._cipher and self._files.read_head(path, len(_PLAIN)) == _PLAIN:
-                    self._encrypt(path)
+                content = self._files.read(path)
+                if self._cipher and not _is_encrypted_with(self._cipher, path, content):
+                    self._encrypt(path, content)
         return bool(names)
 
-    def _encrypt(self, path: Path) -> None:
-        token = self._files.read(path).removeprefix(_PLAIN).decode()
+    def _encrypt(self, path: Path, content: bytes) -> None:
+        try:
+            token = self._token_in(path, content)
+        # Reported when the token is read.
+        except OperatorError:
+            return
         # Opened before the rename, after which the bytes to overwrite have no name.
         with opened(self._files, path) as fd:
             # Bound to the name of the file, which depends on the id only.
             write_durably(path, *self._parts_of(path.name, token), files=self._files)
-            self._overwrite(fd, len(_PLAIN) + len(token.encode()))
+            self._overwrite(fd, len(content))
 
     def _erase(self, path: Path) -> None:
         with opened(self._files, path) as fd:
@@ -142,20 +149,38 @@ class Tokens:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return _ENCRYPTED, nonce, self._cipher.encrypt(nonce, token.encode(), name.encode())
 
-    def _decrypted(self, installation_id: str, path: Path, content: bytes) -> str:
-        if self._cipher is None:
+    def _token_in(self, path: Path, content: bytes) -> str:
+        """Return the token that a file has. Raises `OperatorError`."""
+        if content.startswith(_PLAIN):
+            return content.removeprefix(_PLAIN).decode()
+        if not content.startswith(_ENCRYPTED):
+            raise OperatorError(f"token file '{path}' is damaged; install the integration again")
+        ciphers = [cipher for cipher in (self._cipher, self._previous_cipher) if cipher]
+        if not ciphers:
             raise OperatorError(
                 f"token file '{path}' is encrypted; expected the setting platform.encryption_key_file"
             )
-        nonce, ciphertext = content[:_NONCE_BYTES], content[_NONCE_BYTES:]
-        try:
-            return self._cipher.decrypt(nonce, ciphertext, file_name(installation_id).encode()).decode()
-        # `ValueError`: a file that is cut is shorter than a nonce.
-        except (InvalidTag, ValueError):
-            raise OperatorError(
-                f"token file '{path}' cannot be decrypted; expected the platform.encryption_key "
-                "that encrypted it, and an undamaged file"
-            ) from None
+        for cipher in ciphers:
+            with suppress(InvalidTag, ValueError):
+                return _decrypted(cipher, path, content)
+        raise OperatorError(
+            f"token file '{path}' cannot be decrypted; expected the platform.encryption_key "
+            "that encrypted it, and an undamaged file"
+        )
+
+
+def _is_encrypted_with(cipher: AESGCM, path: Path, content: bytes) -> bool:
+    try:
+        _decrypted(cipher, path, content)
+    except (InvalidTag, ValueError):
+        return False
+    return True
+
+
+def _decrypted(cipher: AESGCM, path: Path, content: bytes) -> str:
+    """Raise `InvalidTag` if the key is another, and `ValueError` if the file is cut, shorter than a nonce."""
+    sealed = content.removeprefix(_ENCRYPTED)
+    return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], path.name.encode()).decode()
 
 
 def _cipher_of(key: str) -> AESGCM:

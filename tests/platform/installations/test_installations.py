@@ -13,18 +13,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.durable.files import DIRECTORY_MODE, DISK, FILE_MODE
-from receiver.errors import InstallationFailed, OperatorError
+from receiver.errors import InstallationFailed
 from receiver.platform.installations.installations import Installations
 from receiver.platform.installations.records import CHANGES_MAX, State
 from tests.support.faulty_disk import WRITE_CALLS, DiskFault, process_with
-from tests.support.installations import T0_S, TOKEN, installation
+from tests.support.installations import T0_S, TOKEN, bytes_below, installation
 from tests.support.memory_disk import Killed
 
 KEY = "k" * 32
-
-
-def bytes_below(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
 
 
 def test_p30_added_installation_is_read_again_with_its_token(tmp_path: Path) -> None:
@@ -199,62 +195,6 @@ def test_destroyed_token_is_in_no_file(tmp_path: Path) -> None:
     assert not token.exists()
     assert second_name.read_bytes().strip(b"\0") == b""
     assert stored.token("icfg_a1") == ""
-
-
-def test_tokens_are_encrypted_with_a_key_and_stored_ones_at_the_next_start(tmp_path: Path) -> None:
-    Installations(tmp_path / "new", KEY).add(installation(), TOKEN)
-    Installations(tmp_path / "old").add(installation(), TOKEN)
-    second_name = tmp_path / "old" / "second name of the file"
-    second_name.hardlink_to(tmp_path / "old" / "tokens" / "icfg_a1")
-
-    for directory in (tmp_path / "new", tmp_path / "old"):
-        Installations(directory, KEY)
-
-        assert TOKEN.encode() not in bytes_below(directory)
-        assert Installations(directory, KEY).token("icfg_a1") == TOKEN
-
-
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
-        pytest.param("x" * 32, "cannot be decrypted", id="wrong key"),
-        pytest.param("", "is encrypted; expected the setting platform.encryption_key_file", id="no key"),
-    ],
-)
-def test_wrong_key_is_an_error_that_names_the_file_only(tmp_path: Path, key: str, reason: str) -> None:
-    Installations(tmp_path, KEY).add(installation(), TOKEN)
-    stored = Installations(tmp_path, key)
-
-    with pytest.raises(OperatorError, match=reason) as refused:
-        stored.token("icfg_a1")
-
-    assert str(tmp_path / "tokens" / "icfg_a1") in str(refused.value)
-    assert KEY not in str(refused.value)
-    assert TOKEN not in str(refused.value)
-    assert refused.value.__cause__ is None
-
-
-def test_token_file_of_another_installation_is_refused(tmp_path: Path) -> None:
-    stored = Installations(tmp_path, KEY)
-    stored.add(installation(), TOKEN)
-    stored.add(installation("icfg_b2"), "token of b2")
-    tokens = tmp_path / "tokens"
-    (tokens / "icfg_a1").replace(tokens / "icfg_b2")
-
-    with pytest.raises(OperatorError, match="cannot be decrypted"):
-        stored.token("icfg_b2")
-
-
-def test_token_file_that_is_cut_is_refused(tmp_path: Path) -> None:
-    stored = Installations(tmp_path, KEY)
-    stored.add(installation(), TOKEN)
-    file = tmp_path / "tokens" / "icfg_a1"
-    content = file.read_bytes()
-    for length in range(60):
-        file.write_bytes(content[:length])
-
-        with pytest.raises(OperatorError, match="token file"):
-            stored.token("icfg_a1")
 
 
 def test_files_that_cannot_be_read_do_not_hide_the_other_installations(tmp_path: Path) -> None:
