@@ -209,6 +209,11 @@ class Access(Frozen, frozen=True):
     """
     session_s: Annotated[float, Range(60, 366 * DAY_S)] = 43_200.0
     """Time from a login on the page `/login` to the next one."""
+    session_key: Annotated[Secret, Range(32, 64 * KIB)] = ""
+    """Random text (`session_key_file`), at least 32 characters, that signs the sessions of the pages.
+
+    Receivers behind a load balancer need the same, so that a login is valid on all. Empty: random.
+    """
     span_metrics: bool = False
     """Serve metrics of spans to Prometheus at `/api/v1/metrics/spans`: see docs/span-metrics.md."""
     span_metrics_series_max: Annotated[int, Range(100, 50_000)] = 2_000

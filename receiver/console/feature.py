@@ -126,7 +126,7 @@ class Console:
             hosts=settings.api_hosts,
             allows_sql=settings.api.sql,
             access=lambda: parts.settings.api,
-            session_key=load_key(parts.data_dir),
+            session_key=load_key(parts.data_dir, settings.api.session_key),
         )
 
     def _derived(self) -> tuple[Routes, ...]:

@@ -28,7 +28,7 @@ AT_START_ONLY = (
     "ledger",
 )
 """Settings that determine sockets, processes, the store's tables and the writer's logs."""
-_API_AT_START_ONLY = ("enabled", "clickhouse_listen")
+_API_AT_START_ONLY = ("enabled", "clickhouse_listen", "session_key")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
     waiting = AT_START_ONLY if _have_same_mode(running.tls, new.tls) else (*AT_START_ONLY, "tls")
     # Checked as a mixture: new settings without credentials are unsafe with the old, public address.
     in_force = msgspec.structs.replace(new, **{name: getattr(running, name) for name in waiting})
-    # The settings of their tables that determine a socket or a process.
+    # The settings of their tables that determine a socket, a process or a key that was read at the start.
     fixed = {name: getattr(running.api, name) for name in _API_AT_START_ONLY}
     api = msgspec.structs.replace(in_force.api, **fixed)
     in_force = msgspec.structs.replace(in_force, api=api)

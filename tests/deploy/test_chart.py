@@ -84,6 +84,8 @@ def test_helm_lint_finds_nothing(name: str) -> None:
         ("server", "emptyJournals={0}", "replica 0 is not removed"),
         ("server", "podSpec.hostNetwork=true", "'hostNetwork' not allowed"),
         ("server", 'config=token = "secret"', "config contains a secret"),
+        ("server", 'config=session_key = "secret"', "config contains a secret"),
+        ("server", 'config=encryption_key_previous = "secret"', "config contains a secret"),
         ("server", 'config=store = { url = "http://ingest:secret@clickhouse:8123" }', "contains a secret"),
         ("embedded", "replicas=2", "'/replicas': value must be 1"),
         ("embedded", "autoscaling.enabled=true", "'/autoscaling/enabled'"),

@@ -37,3 +37,12 @@ def test_reload_applies_the_token_of_the_clickhouse_endpoint_but_not_its_address
     assert result.settings.api == Access(clickhouse_listen="127.0.0.1:1", clickhouse_token="new")
     assert (result.changed, result.waiting) == (("api",), ("api.clickhouse_listen",))
     assert (unchanged.changed, unchanged.waiting) == ((), ("api.clickhouse_listen",))
+
+
+def test_reload_keeps_the_key_of_the_sessions() -> None:
+    running, new = Settings(), Settings(api=Access(session_key="k" * 32))
+
+    result = applicable_settings(running, new)
+
+    assert result.settings.api == running.api
+    assert (result.changed, result.waiting) == ((), ("api.session_key",))

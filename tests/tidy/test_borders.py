@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 28_024,
-    "receiver/console": 30_267,
+    "receiver": 28_029,
+    "receiver/console": 30_270,
     "receiver/platform": 6_489,
-    "tests": 81_185,
+    "tests": 81_204,
     "receiver/cli": 6_211,
     "testing": 6_530,
 }

@@ -13,8 +13,8 @@ A state of an installation proves that a redirect of the platform follows a requ
 Browsers do not add the session cookie to a redirect of another site, and the page that completes the
 installation changes data by GET: only this state proves that the user intended it.
 
-The key is in DATA/session.key. There is no list of sessions: a new token, another name or a new key ends the
-sessions of the old key.
+The key is made of the setting `api.session_key`, or is in DATA/session.key. There is no list of sessions: a
+new token, another name or a new key ends the sessions of the old key.
 
 Never: a token in a cookie, or the key in a log.
 """
@@ -46,8 +46,13 @@ _PURPOSE: Final = "install"
 _STATE = re.compile(r"(?P<expiry>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})\.(?P<mac>[0-9a-f]{64})")
 
 
-def load_key(data_dir: Path, files: Files = DISK) -> bytes:
-    """Return the key of a data directory; create it if it is missing or has another size."""
+def load_key(data_dir: Path, text: str = "", files: Files = DISK) -> bytes:
+    """Return the key made of this text, or without a text that of the data directory.
+
+    The latter is created if it is missing or has another size.
+    """
+    if text:
+        return hashlib.sha256(b"trace-drain sessions\0" + text.encode()).digest()
     path = data_dir / KEY_NAME
     try:
         with suppress(FileNotFoundError):

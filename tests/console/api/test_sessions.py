@@ -102,6 +102,15 @@ def test_key_is_random_stays_the_same_and_is_private(tmp_path: Path) -> None:
     assert (tmp_path / KEY_NAME).stat().st_mode & 0o777 == FILE_MODE
 
 
+def test_receivers_with_the_same_setting_accept_each_others_sessions(tmp_path: Path) -> None:
+    text = "random text of 32 characters at least"
+    cookie = session_value(load_key(tmp_path / "a", text), ANN, EXPIRY_S)
+
+    assert user_of(cookie, key=load_key(tmp_path / "b", text)) == ANN
+    assert user_of(cookie, key=load_key(tmp_path / "b", f"{text}.")) is None
+    assert not list(tmp_path.iterdir())
+
+
 @each_case("size_bytes", [0, KEY_BYTES - 1, KEY_BYTES + 1])
 def test_damaged_key_is_replaced(tmp_path: Path, size_bytes: int) -> None:
     (tmp_path / KEY_NAME).write_bytes(b"\0" * size_bytes)
