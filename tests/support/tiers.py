@@ -17,6 +17,14 @@ FAULT_TIER = (
     # tests/console/queries/test_raw_sql.py tests the same checks for the API.
     "tests/console/tools/clickhouse_http/test_statements.py::test_attacks_on_files_are_refused_even_if_one_check_fails",
     "tests/crash",
+    (
+        "tests/deletion/test_deletions.py"
+        "::test_kill_at_each_statement_deletes_all_or_nothing_and_counts_it_once"
+    ),
+    (
+        "tests/deletion/test_deletions.py"
+        "::test_kill_at_each_change_of_a_file_deletes_all_or_nothing_and_counts_it_once"
+    ),
     "tests/deploy/test_release.py::test_wheel_has_the_package_and_nothing_else",
     "tests/dead_letters/test_replay.py::test_replay_killed_at_any_step_stores_the_rows_once",
     "tests/e2e",
