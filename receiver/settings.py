@@ -52,6 +52,7 @@ __all__ = [
     "Range",
     "Redelivery",
     "Resolve",
+    "RetentionRule",
     "Role",
     "Sampling",
     "SamplingRule",
@@ -80,6 +81,17 @@ class Tls(Frozen, frozen=True):
     """Create a certificate for localhost at start, to try TLS out. Clients must trust `DATA/tls/ca.crt`."""
 
 
+class RetentionRule(Frozen, frozen=True):
+    """A shorter retention for the spans of a project, of a drain, or of a project at a drain."""
+
+    days: Annotated[int, Range(1, 20_000)]
+    """Days after which the spans are deleted, fewer than `store.retention_days`."""
+    project: Annotated[str, Range(1, 1_024)] | None = None
+    """Resolved ProjectId. Not set: any, if `drain` is set."""
+    drain: Annotated[str, Range(1, 64)] | None = None
+    """Name of the drain. Not set: any."""
+
+
 class Store(Frozen, frozen=True):
     """The ClickHouse store."""
 
@@ -95,6 +107,8 @@ class Store(Frozen, frozen=True):
     """Storage policy of a server, which its table of spans is created with. Empty: the server's default."""
     retention_days: Annotated[int, Range(0, 20_000)] = 30
     """Days until spans are deleted; 0: never."""
+    retention_rule: tuple[RetentionRule, ...] = ()
+    """Shorter retentions (`[[store.retention_rule]]`) of projects and drains, at most 64; embedded only."""
     late_margin_days: Annotated[int, Range(0, 20_000)] = 3
     """Spans that would be deleted within this many days are stored under their receive time."""
     memory_bytes_max: Annotated[Bytes, Range(256 * MIB, 64 * TIB)] = 4 * GIB

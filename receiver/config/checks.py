@@ -41,6 +41,7 @@ from receiver.config.addresses import (
 from receiver.config.pem import why_unusable
 from receiver.config.platform import PATH, platform_problems, redaction, webhook_problems
 from receiver.config.promoted import promoted_problems
+from receiver.config.retention import retention_problems
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 from receiver.sizes import size_text
@@ -287,15 +288,6 @@ def _database(settings: Settings) -> Iterator[str]:
         yield f"store.database is {settings.store.database!r}; expected letters, digits and underscores"
 
 
-def _retention(settings: Settings) -> Iterator[str]:
-    days, margin_days = settings.store.retention_days, settings.store.late_margin_days
-    if 0 < days <= margin_days:
-        yield (
-            f"store.retention_days is {days}; expected more than store.late_margin_days = {margin_days}, "
-            "or 0 to keep spans forever"
-        )
-
-
 def _segments(settings: Settings) -> Iterator[str]:
     journal = settings.journal
     if journal.segment_bytes_max > journal.bytes_max:
@@ -366,7 +358,10 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_store_url, ("store.url",)),
     (_store_password, ("store.url", "store.password")),
     (promoted_problems, ("store.promoted_attributes",)),
-    (_retention, ("store.retention_days", "store.late_margin_days")),
+    (
+        retention_problems,
+        ("store.retention_days", "store.late_margin_days", "store.retention_rule", "store.url"),
+    ),
     (_segments, ("journal.bytes_max", "journal.segment_bytes_max")),
     (_bodies, ("limits.body_bytes_max", "limits.inflight_bytes_max", "drain.body_bytes_max")),
     (_resolve, ("resolve",)),

@@ -14,7 +14,7 @@ import msgspec
 
 from receiver.config.addresses import parse_store_url
 from receiver.config.checks import problems_of, unreadable_of, warnings_of
-from receiver.config.keys import Key, SettingKey, key_text, plain_key, setting_keys
+from receiver.config.keys import Key, SettingKey, bare, key_text, plain_key, setting_keys
 from receiver.config.sources import (
     CONFIG_NAME,
     Problem,
@@ -121,8 +121,9 @@ def _merged(
 
 def _placeholder(setting_key: SettingKey) -> object:
     """Return a substitute for an unusable value, so that the other settings can be checked."""
-    # A required setting has no default.
-    return "" if setting_key.required else setting_key.default
+    if not setting_key.required:
+        return setting_key.default
+    return 0 if bare(setting_key.type) is int else ""
 
 
 def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, object]:
@@ -136,7 +137,7 @@ def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, 
             assert isinstance(below, dict)  # noqa: S101 - no key is both a table and a value
             table = below
         table[key[-1]] = value
-    for path in (("drain",), ("sampling", "rule"), ("api", "user")):
+    for path in (("drain",), ("sampling", "rule"), ("api", "user"), ("store", "retention_rule")):
         _make_list(root, path, problems)
     return {str(name): value for name, value in root.items()}
 

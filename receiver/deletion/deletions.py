@@ -37,6 +37,8 @@ from receiver.logs import limited
 ADVANCE_S: Final = 1.0
 """Interval at which a deletion is continued."""
 ID_BITS: Final = 63
+NAMED_MAX: Final = 5
+"""Maximum number of projects and drains in a line of the log."""
 
 _MUTATIONS: Final = compose("""
 SELECT latest_fail_reason FROM system.mutations
@@ -71,8 +73,11 @@ class Deletions:
         """Return the day whose rows are being deleted; empty if there is none."""
         return self._pending.day if self._pending else ""
 
-    def begin(self, day: str, chosen: Chosen) -> int:
-        """Begin to delete spans of a day. Returns their number. Raises `StoreTrouble`, `DiskTrouble`."""
+    def begin(self, day: str, *chosen: Chosen) -> int:
+        """Begin to delete the spans of a day that any of `chosen` chooses. Returns their number.
+
+        Raises `StoreTrouble`, `DiskTrouble`.
+        """
         if self._pending:
             raise DiskTrouble(
                 f"spans of the day {self.day} are being deleted; expected one deletion at a time"
@@ -90,8 +95,11 @@ class Deletions:
         count = deletion.count(self._store)
         if count:
             self._keep(deletion)
-            names = {"project": chosen.project, "trace": chosen.trace}
-            structlog.get_logger().info(f"spans of the day {day} are being deleted", spans=count, **names)
+            event, names = (
+                f"spans of the day {day} are being deleted",
+                "; ".join(map(str, chosen[:NAMED_MAX])),
+            )
+            structlog.get_logger().info(event, spans=count, chosen=names)
             self._due_s = 0.0
             self.advance()
         return count
@@ -131,7 +139,7 @@ class Deletions:
             # A whole day is gone at once. Mutations are waited for by the next calls.
             if deletion.count(self._store):
                 return
-        if not deletion.chosen.is_all:
+        if not deletion.is_all:
             # They have names and values of these spans.
             empty_rollups(self._store)
         unlink_if_exists(self._path, self._files)

@@ -7,6 +7,7 @@ later have other segments. A deletion can therefore be repeated at any time and 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -50,28 +51,27 @@ _COUNT = "SELECT count() FROM {table} WHERE _partition_id = '{day}' AND {rows} {
 _DELETE = "ALTER TABLE {table} DELETE IN PARTITION ID '{day}' WHERE {rows}"
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """Spans that are deleted: those of a project, those of a trace, or all."""
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Spans that are deleted: those with this project, drain and trace. `None`: with any."""
 
     project: str | None = None
     trace: str | None = None
+    drain: str | None = None
 
-    @property
-    def is_all(self) -> bool:
-        return self.project is None and self.trace is None
+    def __str__(self) -> str:
+        values = (f"{name} '{value}'" for name, value in msgspec.structs.asdict(self).items() if value)
+        return ", ".join(values) or "all"
 
     @property
     def condition(self) -> Sql:
         """Return the condition in SQL. A statement that deletes takes no parameters, so values are in hex."""
-        if self.project is not None:
-            return compose("ProjectId = {value}", value=_text(self.project))
-        if self.trace is not None:
-            return compose("TraceId = {value}", value=_text(self.trace))
-        return compose("1")
-
-    def by_day(self, store: Store) -> dict[str, int]:
-        """Count the spans by day."""
-        return dict(store.rows(_compose(_BY_DAY, chosen=self.condition)))
+        values = {"ProjectId": self.project, "TraceId": self.trace, "Drain": self.drain}
+        conditions = [
+            compose("{column} = {value}", column=identifier(column), value=_text(value))
+            for column, value in values.items()
+            if value is not None
+        ]
+        return joined(" AND ", conditions or [compose("1")])
 
 
 class Deletion(msgspec.Struct, frozen=True):
@@ -81,7 +81,8 @@ class Deletion(msgspec.Struct, frozen=True):
     """Random number: the ledger counts a deletion once."""
     day: str
     """Written like the table's partition: `20260131`."""
-    chosen: Chosen
+    chosen: tuple[Chosen, ...]
+    """A span is chosen by any of them."""
     epochs: dict[int, int]
     """Epochs of the rows' segments, each with the highest sequence number."""
     waiting: tuple[SegmentId, ...]
@@ -97,7 +98,7 @@ class Deletion(msgspec.Struct, frozen=True):
         waiting = [compose("({epoch}, {seq})", epoch=each.epoch, seq=each.seq) for each in self.waiting]
         return compose(
             "{chosen} AND ({epochs}) AND (SegmentEpoch, SegmentSeq) NOT IN ({waiting})",
-            chosen=self.chosen.condition,
+            chosen=any_of(self.chosen),
             epochs=joined(" OR ", epochs),
             waiting=joined(", ", [compose("(0, 0)"), *waiting]),
         )
@@ -114,10 +115,15 @@ class Deletion(msgspec.Struct, frozen=True):
         """Count the rows."""
         return self._count(store, self._rows)
 
+    @property
+    def is_all(self) -> bool:
+        """Return whether every span of the day is chosen."""
+        return Chosen() in self.chosen
+
     def is_whole_day(self, store: Store) -> bool:
         """Return whether the day has no other rows."""
         others = compose("SegmentEpoch != 0 AND NOT ({rows})", rows=self._rows)
-        return self.chosen.is_all and not self._count(store, others)
+        return self.is_all and not self._count(store, others)
 
     def delete(self, store: Store) -> None:
         """Delete the rows: a whole day at once, other rows by a mutation, which goes on in the background."""
@@ -132,10 +138,21 @@ class Deletion(msgspec.Struct, frozen=True):
         return count
 
 
-def epochs_in(store: Store, day: str, chosen: Chosen, unfinished: list[int]) -> dict[int, int]:
+def epochs_in(store: Store, day: str, chosen: Iterable[Chosen], unfinished: list[int]) -> dict[int, int]:
     """Return the epochs of a day's rows, each with the highest sequence number of its segments."""
-    statement = _compose(_EPOCHS, day=identifier(day), chosen=chosen.condition)
+    statement = _compose(_EPOCHS, day=identifier(day), chosen=any_of(chosen))
     return dict(store.rows(statement, {"unfinished": unfinished}))
+
+
+def by_day(store: Store, chosen: Sql) -> dict[str, int]:
+    """Count the spans with this condition by day."""
+    return dict(store.rows(_compose(_BY_DAY, chosen=chosen)))
+
+
+def any_of(chosen: Iterable[Chosen]) -> Sql:
+    """Return the condition of the spans that are chosen by any of these; of no span without any."""
+    conditions = [compose("({condition})", condition=each.condition) for each in chosen]
+    return compose("({any})", any=joined(" OR ", conditions or [compose("0")]))
 
 
 def _text(value: str) -> Sql:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from receiver.deletion.deletions import Deletions
-from receiver.deletion.rows import DAY, Chosen
+from receiver.deletion.rows import DAY, Chosen, by_day
 from receiver.engine.store import Store
 from receiver.errors import DiskTrouble, MalformedBody, NotConfigured
 from receiver.reports import DeletionBegun, DeletionReport
@@ -23,7 +23,7 @@ class DeletionRequests:
     def report(self, query: Mapping[str, str], /) -> DeletionReport:
         """Count the stored spans of a project or a trace by day. Blocks."""
         deletions = self._deletions()
-        return DeletionReport(_chosen(query).by_day(self._store), deletions.day, deletions.trouble)
+        return DeletionReport(by_day(self._store, _chosen(query).condition), deletions.day, deletions.trouble)
 
     def begin(self, query: Mapping[str, str], /) -> DeletionBegun:
         """Begin to delete the spans of a project or a trace of one day. Blocks until the writer has time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,10 @@ from receiver import transcode
 from receiver.backoff import backoff_s
 from receiver.clock import NOTE_NAME
 from receiver.dead_letters.directory import DeadLetters
+from receiver.deletion.automatic import AutomaticDeletion
 from receiver.deletion.deletions import Deletions
 from receiver.deletion.disk_budget import DiskBudget
+from receiver.deletion.retention_rules import RetentionRules
 from receiver.engine import schema
 from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Clock, Expiry
@@ -139,7 +141,7 @@ class WriterThread:
         """Recorded segments; `None` until the log is read, or if metrics of spans are off."""
         self.deletions: Deletions | None = None
         """Deletion of spans; `None` until the ledger is read, or if the store is a server."""
-        self._budget: DiskBudget | None = None
+        self._automatic: Sequence[AutomaticDeletion] = ()
         self._settings, self._data_dir = settings, Path(settings.data_dir)
         self._store, self._journal, self._dead = store, journal, dead
         self.expiry = Expiry(store, Clock(self._data_dir / NOTE_NAME), settings.store.retention_days)
@@ -290,7 +292,11 @@ class WriterThread:
     def _open_deletions(self, balances: LiveBalanceSource) -> None:
         path = deletion_path(self._data_dir)
         self.deletions = self._open_with_retries("deletion", partial(Deletions, path, self._store, balances))
-        self._budget = DiskBudget(self._store, self.deletions, self._settings.store.disk_bytes_max)
+        store = self._settings.store
+        self._automatic = (
+            DiskBudget(self._store, self.deletions, store.disk_bytes_max),
+            RetentionRules(self._store, self.deletions, store.retention_rule),
+        )
 
     def _open_with_retries(self, name: str, open_log: Callable[[], T]) -> T:
         """Open a log. Retries disk errors without limit, because no row may be stored without the log."""
@@ -337,5 +343,6 @@ class WriterThread:
         if self.deletions is not None:
             self.deletions.advance()
         # With a wrong clock, the oldest day may have the newest spans.
-        if self._budget is not None and not self.expiry.warning:
-            self._budget.check()
+        if not self.expiry.warning:
+            for deletion in self._automatic:
+                deletion.check()

@@ -115,6 +115,31 @@ VALUES = [
     ),
     pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
     pytest.param("[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"),
+    pytest.param(
+        "[[store.retention_rule]]\ndays = 7\nproject = 'a'\n" * 65,
+        "store.retention_rule has 65 entries; expected at most 64",
+        id="too many retention rules",
+    ),
+    pytest.param(
+        "[[store.retention_rule]]\ndays = 7",
+        "store.retention_rule[0] has neither project nor drain",
+        id="retention rule",
+    ),
+    pytest.param(
+        "[[store.retention_rule]]\nproject = 'a'\ndays = 30",
+        "store.retention_rule[0].days is 30; expected fewer than store.retention_days = 30",
+        id="retention rule that is not shorter",
+    ),
+    pytest.param(
+        "[[store.retention_rule]]\ndrain = 'b'\ndays = 7",
+        "store.retention_rule[0].drain is 'b'; expected the name of a drain",
+        id="retention rule of an unknown drain",
+    ),
+    pytest.param(
+        "[store]\nurl = 'http://u@h:8123/d'\n[[store.retention_rule]]\nproject = 'a'\ndays = 7",
+        "store.retention_rule is set and the store is a server",
+        id="retention rule on a server",
+    ),
     pytest.param("[platform]\nbase_url = 'api.example'", "platform.base_url is not an address", id="url"),
     pytest.param(
         f"[platform]\nencryption_key_previous = '{32 * 'k'}'",

@@ -42,6 +42,8 @@ def name_of(setting_key: SettingKey) -> str:
     return plain_key(setting_key.path)
 
 
+REQUIRED = {("drain", INDEX, "name"): "a", ("store", "retention_rule", INDEX, "days"): 7}
+"""Settings that their table needs, which would be a problem of its own."""
 RANGED = [setting_key for setting_key in setting_keys() if not has_choices(setting_key)]
 NUMBERS = [setting_key for setting_key in RANGED if not has_length(setting_key)]
 TEXTS = [setting_key for setting_key in RANGED if has_length(setting_key)]
@@ -80,8 +82,9 @@ def problems(directory: Path, setting_key: SettingKey, value: object) -> list[st
         is_list = INDEX in tables
         table = ".".join(part for part in tables if part != INDEX)
         text = f"[[{table}]]\n{text}" if is_list else f"[{table}]\n{text}"
-    if tables == ["drain", INDEX] and name != "name":
-        text += "name = 'a'\n"
+    for required in ("name", "days"):
+        if (*tables, required) in REQUIRED and name != required:
+            text += f"{required} = {REQUIRED[*tables, required]!r}\n"
     file = directory / "trace-drain.toml"
     file.write_text(text)
     try:

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.deletion import disk_budget
+from receiver.deletion.automatic import CHECK_S
 from receiver.deletion.deletions import Deletions
 from receiver.deletion.disk_budget import DiskBudget
 from receiver.journal.segments import Journal
@@ -31,7 +31,7 @@ def days(workspace: Workspace) -> Workspace:
 
 def budget_of(workspace: Workspace, bytes_max: int) -> DiskBudget:
     deletions = Deletions(deletion_path(workspace.root), workspace.store, workspace.balances)
-    ticks = count(0.0, disk_budget.CHECK_S)
+    ticks = count(0.0, CHECK_S)
     return DiskBudget(workspace.store, deletions, bytes_max, monotonic=lambda: next(ticks))
 
 

@@ -13,7 +13,7 @@ from receiver.deletion.rows import Chosen, Deletion
 from receiver.engine.embedded import EmbeddedStore
 from receiver.journal.segments import Journal
 from receiver.ledger.ledger import deletion_path
-from receiver.settings import Settings
+from receiver.settings import RetentionRule, Settings
 from receiver.settings import Store as StoreSettings
 from receiver.store_process.writer_thread import WriterThread
 from tests.support import engines
@@ -22,6 +22,8 @@ from tests.support.ledger_workspace import Workspace
 
 WAIT_S = 60.0
 DAY_S = 86_400
+NO_RULE = StoreSettings()
+EXPIRED = StoreSettings(retention_rule=(RetentionRule(days=1, project="expired"),))
 
 
 @pytest.fixture
@@ -38,12 +40,12 @@ def workspace(engine_dir: Path, tmp_path: Path) -> Iterator[Workspace]:
 
 
 def run_until(
-    workspace: Workspace, is_done: Callable[[WriterThread], bool], *, disk_bytes_max: int = 0
+    workspace: Workspace, is_done: Callable[[WriterThread], bool], store: StoreSettings = NO_RULE
 ) -> None:
     """Run the writer's thread on what is stored. Fails if it does not come so far."""
     workspace.ledger.close()
     root = workspace.root
-    settings = Settings(data_dir=str(root), store=StoreSettings(disk_bytes_max=disk_bytes_max))
+    settings = Settings(data_dir=str(root), store=store)
     thread = WriterThread(settings, workspace.store, Journal(root / "journal"), DeadLetterList(root).dead)
     thread.start()
     until_s = time.monotonic() + WAIT_S
@@ -56,20 +58,45 @@ def run_until(
     workspace.start()
 
 
+def store_expired(workspace: Workspace) -> None:
+    """Store five spans of a project whose retention is over."""
+    workspace.now_s -= 2 * DAY_S
+    workspace.send("expired", 5)
+    workspace.now_s += 2 * DAY_S
+    workspace.writer.drain()
+
+
 def projects(store: EmbeddedStore) -> dict[str, int]:
     return dict(stored_projects(store))
 
 
 def test_oldest_day_is_deleted_while_the_store_is_larger_than_the_limit(workspace: Workspace) -> None:
-    run_until(workspace, lambda _: projects(workspace.store) == {"today": 1}, disk_bytes_max=1)
+    run_until(workspace, lambda _: projects(workspace.store) == {"today": 1}, StoreSettings(disk_bytes_max=1))
 
     [line] = workspace.query(since="3d", project="yesterday").lines
     assert (line.stored, line.deleted, line.verdict) == (0, 3, "same")
 
 
-def test_no_day_is_deleted_for_the_limit_while_the_clock_is_not_trusted(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+def test_spans_are_deleted_after_the_retention_of_their_project(workspace: Workspace) -> None:
+    store_expired(workspace)
+
+    run_until(workspace, lambda _: projects(workspace.store) == {"today": 1, "yesterday": 3}, EXPIRED)
+
+    [line] = workspace.query(since="3d", project="expired").lines
+    assert (line.stored, line.deleted, line.verdict) == (0, 5, "same")
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        StoreSettings(disk_bytes_max=1),
+        EXPIRED,
+    ],
+)
+def test_nothing_is_deleted_by_a_rule_while_the_clock_is_not_trusted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, store: StoreSettings
 ) -> None:
+    store_expired(workspace)
     monkeypatch.setattr("receiver.engine.expiry.Clock.check", lambda _: "the clock was set")
     steps: list[int] = []
 
@@ -78,9 +105,9 @@ def test_no_day_is_deleted_for_the_limit_while_the_clock_is_not_trusted(
             steps.append(thread.call_between_steps(lambda: 1))
         return len(steps) > 3
 
-    run_until(workspace, took_steps, disk_bytes_max=1)
+    run_until(workspace, took_steps, store)
 
-    assert projects(workspace.store) == {"today": 1, "yesterday": 3}
+    assert projects(workspace.store) == {"today": 1, "yesterday": 3, "expired": 5}
 
 
 def test_deletion_of_an_earlier_process_is_finished(

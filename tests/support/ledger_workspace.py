@@ -62,14 +62,15 @@ class Workspace:
         self.ledger.close()
         self.start()
 
-    def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "") -> None:
+    def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "", drain: str = "d") -> None:
         """Accept a delivery, in its own segment. With `trace_id` all spans are identical."""
         segment = self.appender.choose()
-        done = transcode.commit(POLICY, [self._delivery(project, spans, bad, trace_id)], segment, DIGEST_KEY)
+        delivery = self._delivery(project, spans, bad, trace_id, drain)
+        done = transcode.commit(POLICY, [delivery], segment, DIGEST_KEY)
         self.appender.append(segment, done.record, done.rows)
         self.appender.seal()
 
-    def _delivery(self, project: str, spans: int, bad: int, trace_id: str) -> Delivery:
+    def _delivery(self, project: str, spans: int, bad: int, trace_id: str, drain: str) -> Delivery:
         spans_json = [
             {"traceId": trace_id or (f"{random.getrandbits(127) + 1:032x}" if n >= bad else ""),
              "spanId": f"{1 if trace_id else n + 1:016x}",
@@ -80,7 +81,7 @@ class Workspace:
         body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans_json}]}]})
         received_at_ns = int(self.now_s * 10**9)
         return Delivery(
-            "d", body.encode(), ContentKind.JSON, (), received_at_ns, strict=False, body_bytes_max=1 << 20
+            drain, body.encode(), ContentKind.JSON, (), received_at_ns, strict=False, body_bytes_max=1 << 20
         )
 
     def query(self, **more: str) -> LedgerReport:

@@ -12,7 +12,16 @@ METHODS = {"debug", "info", "warning", "error", "critical"}
 COMMON = {"segment", "drain", "path", "error", "action", "exc_info"}
 """Subject, cause (`exc_info` becomes `error`), and what the receiver does or an operator can do."""
 VALUES = {
-    *("answers", "at_next_start", "bytes", "bytes_max", "changed", "connections_max", "content_type"),
+    *(
+        "answers",
+        "at_next_start",
+        "bytes",
+        "bytes_max",
+        "changed",
+        "chosen",
+        "connections_max",
+        "content_type",
+    ),
     *(
         "cut_bytes",
         "deliveries",

@@ -1,0 +1,57 @@
+"""Deletions without an operator: a rule of the settings names the spans, and is checked now and then.
+
+Never: checks whether the wall clock is right. The caller asks only while it is trusted.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import ClassVar, Final
+
+from receiver.deletion.deletions import Deletions
+from receiver.engine.store import Store
+from receiver.errors import StoreTrouble, Unavailable
+from receiver.logs import limited
+
+CHECK_S: Final = 60.0
+"""Interval of the checks. Each deletes spans of one day at most."""
+_DAY_S: Final = 86_400
+
+
+class AutomaticDeletion(ABC):
+    setting: ClassVar[str]
+
+    def __init__(
+        self,
+        store: Store,
+        deletions: Deletions,
+        *,
+        is_on: bool,
+        monotonic: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.store, self.deletions = store, deletions
+        self._is_on, self._monotonic, self._now_s = is_on, monotonic, now_s
+        self._due_s = 0.0
+
+    def check(self) -> None:
+        """Begin the next deletion if one is due. Most calls return at once."""
+        if not self._is_on or self.deletions.day or self._monotonic() < self._due_s:
+            return
+        self._due_s = self._monotonic() + CHECK_S
+        try:
+            self.delete_next()
+        except (StoreTrouble, Unavailable) as error:
+            reason = error.label if isinstance(error, StoreTrouble) else str(error)
+            limited.warning(self.setting, f"no spans can be deleted for {self.setting}", error=reason)
+
+    @abstractmethod
+    def delete_next(self) -> None:
+        """Begin the next deletion. Raises `StoreTrouble`, `Unavailable`."""
+
+    def day_before(self, days: int) -> str:
+        """Return the day that was this many days ago, written like the table's partition."""
+        return f"{datetime.fromtimestamp(self._now_s() - days * _DAY_S, UTC):%Y%m%d}"

@@ -1,0 +1,57 @@
+"""Retention rules: spans of some projects and drains are deleted before the others.
+
+Once a day, and at the start: each deletion of single rows makes all rollups be derived again.
+
+Invariant: spans are deleted by whole days, and only if the whole day is older than the days of a rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from receiver.deletion.automatic import AutomaticDeletion
+from receiver.deletion.deletions import Deletions
+from receiver.deletion.rows import Chosen, any_of, by_day
+from receiver.engine.sql_text import compose, identifier, joined
+from receiver.engine.store import Store
+from receiver.settings import RetentionRule
+
+
+class RetentionRules(AutomaticDeletion):
+    setting: ClassVar = "store.retention_rule"
+
+    def __init__(
+        self,
+        store: Store,
+        deletions: Deletions,
+        rules: Sequence[RetentionRule],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(store, deletions, is_on=bool(rules), monotonic=monotonic, now_s=now_s)
+        self._rules = [(rule.days, Chosen(project=rule.project, drain=rule.drain)) for rule in rules]
+        # The check of the settings refuses this, too; but a deletion cannot be undone.
+        if any(chosen == Chosen() for _, chosen in self._rules):
+            raise ValueError("a retention rule without project and drain chooses all spans")
+        self._done_on = ""
+        """Day on which the last deletion was done."""
+
+    def delete_next(self) -> None:
+        """Delete the expired spans of the oldest day that has any, unless it was done today."""
+        today = self.day_before(0)
+        if self._done_on == today:
+            return
+        # The first day that is kept: some of its spans may be younger.
+        kept_from = [(self.day_before(days), chosen) for days, chosen in self._rules]
+        expired = [
+            compose("({chosen} AND _partition_id < '{day}')", chosen=any_of([chosen]), day=identifier(day))
+            for day, chosen in kept_from
+        ]
+        for day in by_day(self.store, compose("({any})", any=joined(" OR ", expired))):
+            # A day may have rows only that stay.
+            if self.deletions.begin(day, *(chosen for first, chosen in kept_from if day < first)):
+                return
+        self._done_on = today
