@@ -1,7 +1,6 @@
 """Common base of both stores: the SQL statements of the Store contract, and one client per thread.
 
-Invariant: an INSERT is one atomic block, the same block at every retry (`PINS`). Parameters are bound by the
-engine.
+Invariant: an INSERT is one atomic block, the same at every retry (`PINS`). The engine binds parameters.
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ NEWER_PINS = {
     "deduplicate_insert": "enable",
     # Otherwise a `Distributed` table reports success before the rows have reached the shards.
     "distributed_foreground_insert": "1",
-    "exclude_materialize_skip_indexes_on_insert": "idx_span_attr_value, idx_resource_attr_value",
+    "exclude_materialize_skip_indexes_on_insert": "idx_span_attr_value, idx_resource_attr_value, "
+    "idx_resource_value",
 }
 """Further settings of every INSERT, for engines that support them. Merges build the excluded indexes."""
 

@@ -30,16 +30,17 @@ NAMES = [
     "0013_otel_deployments",
     "0014_otel_traces_codecs",
     "0015_otel_calls",
+    "0016_otel_traces_resource_values",
 ]
 LATER_SOURCES = [
-    ("0016_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    ("0017_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
     (
-        "0017_setting.sql",
+        "0018_setting.sql",
         "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
     ),
 ]
 """Statements as a later release may add them."""
-LATER_NAMES = ["0016_index", "0017_setting"]
+LATER_NAMES = ["0017_index", "0018_setting"]
 COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
@@ -124,7 +125,7 @@ def test_dropped_table_is_created_again_with_all_later_changes(store: Store) -> 
     missing = schema.status(store, with_later_sources(), 30).missing
     applied = schema.apply(store, with_later_sources(), 30)
 
-    assert list(missing) == applied == [NAMES[1], NAMES[14], *LATER_NAMES]
+    assert list(missing) == applied == [NAMES[1], NAMES[14], NAMES[16], *LATER_NAMES]
     assert "idx_later" in definition_of(store)
     assert "merge_selector_base = 11" in definition_of(store)
 
@@ -146,7 +147,7 @@ def test_interrupted_recreation_of_a_dropped_table_is_completed_later(
         with pytest.raises(StoreTrouble):
             schema.apply(store, with_later_sources(), 30)
 
-    missing = [NAMES[14], *LATER_NAMES]
+    missing = [NAMES[14], NAMES[16], *LATER_NAMES]
     assert list(schema.status(store, with_later_sources(), 30).missing) == missing
     assert schema.apply(store, with_later_sources(), 30) == missing
     assert schema.apply(store, with_later_sources(), 30) == []

@@ -47,7 +47,7 @@ def test_merges_build_the_indexes_and_queries_find_the_same_rows_before(store: S
     store.command("OPTIMIZE TABLE otel_traces FINAL")
 
     merged = index_bytes(store)
-    for index in ("idx_span_attr_value", "idx_resource_attr_value"):
+    for index in ("idx_span_attr_value", "idx_resource_attr_value", "idx_resource_value"):
         assert inserted["idx_trace_id"] > inserted[index] == 0
         assert merged[index] > 0
     assert found_before == store.rows(QUERY) == [(2,)]

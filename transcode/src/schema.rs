@@ -112,6 +112,7 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0013_otel_deployments.sql"
     "0014_otel_traces_codecs.sql"
     "0015_otel_calls.sql"
+    "0016_otel_traces_resource_values.sql"
 };
 
 #[cfg(test)]
