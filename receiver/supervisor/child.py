@@ -310,7 +310,8 @@ class Child:
 
     def _popen(self, channel_fd: int) -> subprocess.Popen[bytes]:
         role = self._role
-        command = [sys.executable, "-m", role.module, "--channel-fd", str(channel_fd)]
+        # -P: the working directory may have another package of this name, as a checkout has.
+        command = [sys.executable, "-P", "-m", role.module, "--channel-fd", str(channel_fd)]
         return subprocess.Popen(  # noqa: S603 - our own program
             command,
             stdin=subprocess.DEVNULL,

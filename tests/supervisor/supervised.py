@@ -18,6 +18,7 @@ from typing import Any
 from tests.intake.test_process import one_span
 from tests.support.intake import request
 
+ROOT = Path(__file__).parents[2]
 WAIT_S = 30.0
 BASE_CONFIG = (
     'listen = "127.0.0.1:0"\nadmin_listen = "127.0.0.1:0"\napi_listen = "127.0.0.1:0"\nlog_format = "json"\n'
@@ -60,10 +61,19 @@ class Supervised:
         wait_until(self.is_ready)
 
     def launch(self, silence_s: float = 30.0, **environ: str) -> None:
-        command = [sys.executable, "-m", "tests.doubles.supervised", str(self.directory), str(silence_s)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "tests.doubles.supervised",
+            str(self.directory),
+            str(silence_s),
+        ]
+        # The children are modules of the tests.
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
         with (self.directory / "log").open("a") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, text=True, env={**os.environ, **environ}
+                command, stdout=log, stderr=log, text=True, env=environ, cwd=self.directory
             )
 
     def is_ready(self) -> bool:

@@ -17,7 +17,7 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.supervisor.child import Child, Role
 from receiver.supervisor.sockets import RESERVED, DescriptorReserve
-from tests.supervisor.supervised import Supervised, is_alive, wait_until
+from tests.supervisor.supervised import ROOT, Supervised, is_alive, wait_until
 
 CONFIG = "intakes = 2"
 CONNECTIONS = 40
@@ -152,7 +152,10 @@ async def test_killed_intake_is_replaced_without_free_descriptors(
 ) -> None:
     reserve = DescriptorReserve()
     with socket.create_server(("127.0.0.1", 0)) as listening, (tmp_path / "lock").open("w") as lock:
-        role = Role("intake-0", "tests.doubles.fake_child", listening.fileno(), lock.fileno())
+        environ = {"PYTHONPATH": str(ROOT)}  # the child is a module of the tests
+        role = Role(
+            "intake-0", "tests.doubles.fake_child", listening.fileno(), lock.fileno(), environ=environ
+        )
         settings = Settings(data_dir=str(tmp_path))
         child = Child(role, settings, Metrics("supervisor"), lambda: None, reserve=reserve)
         running = child.start()

@@ -158,6 +158,17 @@ def test_children_of_a_killed_supervisor_that_hang_do_not_prevent_the_next_start
     assert supervised.send_command() == str(supervised.state()["pids"]["intake"][0])
 
 
+def test_modules_of_the_working_directory_are_not_imported(supervised: Supervised) -> None:
+    """As in a checkout, whose folder `receiver` lacks the built core."""
+    for name in ("receiver", "tests"):
+        (supervised.directory / name).mkdir()
+        (supervised.directory / name / "__init__.py").write_text("raise ImportError('a foreign module')")
+
+    supervised.start()
+
+    assert "a foreign module" not in supervised.log
+
+
 def test_second_receiver_on_the_data_directory_exits_and_names_the_first(supervised: Supervised) -> None:
     supervised.start()
     assert supervised.process

@@ -190,7 +190,7 @@ def _started(name: str, arguments: Sequence[str], directory: Path) -> Iterator[P
     log = directory / f"{name}.log"
     output = open_or_create(log)
     process = subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "receiver.cli", *arguments],
+        [sys.executable, "-P", "-m", "receiver.cli", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
