@@ -108,7 +108,7 @@ class Store(Frozen, frozen=True):
     retention_days: Annotated[int, Range(0, 20_000)] = 30
     """Days until spans are deleted; 0: never."""
     retention_rule: tuple[RetentionRule, ...] = ()
-    """Shorter retentions (`[[store.retention_rule]]`) of projects and drains, at most 64; embedded only."""
+    """Shorter retentions (`[[store.retention_rule]]`) of projects and drains, at most 32; embedded only."""
     late_margin_days: Annotated[int, Range(0, 20_000)] = 3
     """Spans that would be deleted within this many days are stored under their receive time."""
     memory_bytes_max: Annotated[Bytes, Range(256 * MIB, 64 * TIB)] = 4 * GIB

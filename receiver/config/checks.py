@@ -360,7 +360,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (promoted_problems, ("store.promoted_attributes",)),
     (
         retention_problems,
-        ("store.retention_days", "store.late_margin_days", "store.retention_rule", "store.url"),
+        ("store.retention_days", "store.late_margin_days", "store.retention_rule", "store.url", "drain.name"),
     ),
     (_segments, ("journal.bytes_max", "journal.segment_bytes_max")),
     (_bodies, ("limits.body_bytes_max", "limits.inflight_bytes_max", "drain.body_bytes_max")),

@@ -42,6 +42,9 @@ def _key_problems(settings: Settings) -> Iterator[str]:
             "platform.encryption_key_previous is set without platform.encryption_key; "
             "expected the new key in platform.encryption_key_file"
         )
+    key = settings.platform.encryption_key
+    if key and key == settings.platform.encryption_key_previous:
+        yield "platform.encryption_key_previous equals platform.encryption_key; expected the key before"
 
 
 def is_address(text: str) -> bool:

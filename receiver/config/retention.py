@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from receiver.settings import Settings
 
-RULES_MAX = 64
-"""Maximum number of retention rules: a statement that deletes lists all of them."""
+RULES_MAX = 32
+"""Maximum number of retention rules: a statement lists all of them, in hexadecimal digits."""
 
 
 def retention_problems(settings: Settings) -> Iterator[str]:
-    """Require a retention that is longer than the margin of late spans, and own ones that are shorter."""
+    """Require a retention that is longer than the margin of late spans, and rules that are shorter."""
     store = settings.store
     days, margin_days = store.retention_days, store.late_margin_days
     if 0 < days <= margin_days:
@@ -24,12 +24,12 @@ def retention_problems(settings: Settings) -> Iterator[str]:
     if len(store.retention_rule) > RULES_MAX:
         yield f"store.retention_rule has {len(store.retention_rule)} entries; expected at most {RULES_MAX}"
     known = {drain.name for drain in settings.drain}
-    for index, own in enumerate(store.retention_rule):
+    for index, rule in enumerate(store.retention_rule):
         key = f"store.retention_rule[{index}]"
         # Every span would have this retention.
-        if own.project is None and own.drain is None:
+        if rule.project is None and rule.drain is None:
             yield f"{key} has neither project nor drain; expected one of them, or store.retention_days"
-        if own.drain is not None and own.drain not in known:
-            yield f"{key}.drain is '{own.drain}'; expected the name of a drain"
-        if 0 < days <= own.days:
-            yield f"{key}.days is {own.days}; expected fewer than store.retention_days = {days}"
+        if rule.drain is not None and rule.drain not in known:
+            yield f"{key}.drain is '{rule.drain}'; expected the name of a drain"
+        if 0 < days <= rule.days:
+            yield f"{key}.days is {rule.days}; expected fewer than store.retention_days = {days}"

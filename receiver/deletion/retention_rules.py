@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from receiver.deletion.automatic import AutomaticDeletion
 from receiver.deletion.deletions import Deletions
 from receiver.deletion.rows import Chosen, any_of, by_day
 from receiver.engine.sql_text import compose, identifier, joined
 from receiver.engine.store import Store
+from receiver.logs import limited
 from receiver.settings import RetentionRule
+from receiver.sizes import size_text
+
+_ROOM: Final = compose("""
+SELECT
+    (
+        SELECT sum(bytes_on_disk) FROM system.parts
+        WHERE database = currentDatabase() AND table = '{table}' AND active AND partition_id = {day:String}
+    ),
+    (SELECT min(unreserved_space) FROM system.disks)
+{settings}
+""")
 
 
 class RetentionRules(AutomaticDeletion):
@@ -51,7 +63,18 @@ class RetentionRules(AutomaticDeletion):
             for day, chosen in kept_from
         ]
         for day in by_day(self.store, compose("({any})", any=joined(" OR ", expired))):
+            if not self._has_room(day):
+                return
             # A day may have rows only that stay.
             if self.deletions.begin(day, *(chosen for first, chosen in kept_from if day < first)):
                 return
         self._done_on = today
+
+    def _has_room(self, day: str) -> bool:
+        """Return whether the disk has room for a copy of the day. Without it the deletion would not end."""
+        [(size_bytes, free_bytes)] = self.store.rows(_ROOM, {"day": day})
+        if size_bytes < free_bytes:
+            return True
+        sizes = {"size": size_text(size_bytes), "free": size_text(free_bytes)}
+        limited.warning(self.setting, f"no spans can be deleted for {self.setting}: disk is full", **sizes)
+        return False

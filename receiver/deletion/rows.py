@@ -48,7 +48,8 @@ GROUP BY Drain, ProjectId, Hour
 {settings}
 """
 _COUNT = "SELECT count() FROM {table} WHERE _partition_id = '{day}' AND {rows} {settings}"
-_DELETE = "ALTER TABLE {table} DELETE IN PARTITION ID '{day}' WHERE {rows}"
+# In the background: the embedded engine waits for its mutations by default, and the writer would wait, too.
+_DELETE = "ALTER TABLE {table} DELETE IN PARTITION ID '{day}' WHERE {rows} SETTINGS mutations_sync = 0"
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +60,9 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain: str | None = None
 
     def __str__(self) -> str:
-        values = (f"{name} '{value}'" for name, value in msgspec.structs.asdict(self).items() if value)
+        values = (
+            f"{name} '{value}'" for name, value in msgspec.structs.asdict(self).items() if value is not None
+        )
         return ", ".join(values) or "all"
 
     @property

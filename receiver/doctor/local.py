@@ -25,7 +25,7 @@ from receiver.supervisor.state import ReceiverState
 
 RATE_S = 1.0
 """Time over which the growth of the journal is measured."""
-SHRULES_MAX = 3
+SHOWN_MAX = 3
 
 
 def local_steps(
@@ -77,7 +77,7 @@ def _certificate(settings: Settings, host: str | None) -> str:
             f"tls.cert_file is for {', '.join(names) or 'no name'}, not for '{host}'",
             "Issue a certificate for the host name that senders use.",
         )
-    return text or f"for {', '.join(names[:SHRULES_MAX])}; valid until {found[0].not_valid_after_utc:%F}"
+    return text or f"for {', '.join(names[:SHOWN_MAX])}; valid until {found[0].not_valid_after_utc:%F}"
 
 
 def _names(certificate: x509.Certificate) -> list[str]:

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
+from pathlib import Path
 
 import msgspec
 import structlog
 
+import receiver
 from receiver.backoff import backoff_s
 from receiver.channel import (
     AcceptFor,
@@ -310,10 +312,8 @@ class Child:
 
     def _popen(self, channel_fd: int) -> subprocess.Popen[bytes]:
         role = self._role
-        # -P: the working directory may have another package of this name, as a checkout has.
-        command = [sys.executable, "-P", "-m", role.module, "--channel-fd", str(channel_fd)]
         return subprocess.Popen(  # noqa: S603 - our own program
-            command,
+            [sys.executable, *import_options(), "-m", role.module, "--channel-fd", str(channel_fd)],
             stdin=subprocess.DEVNULL,
             pass_fds={channel_fd, role.listen_fd, role.lock_fd, *role.sibling_fds} - {NO_FD},
             process_group=0,
@@ -383,6 +383,11 @@ class Child:
         # A `seal` that waits for this process must not wait for its time-out.
         self._sealed.set()
         self._on_change()
+
+
+def import_options() -> list[str]:
+    """Return the options by which a child ignores a foreign folder `receiver` of the working directory."""
+    return [] if Path(receiver.__file__).parents[1].resolve() == Path.cwd().resolve() else ["-P"]
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from receiver.cli.console.waterfall import (
-    EVENTS_SHRULES_MAX,
-    IDS_SHRULES_MAX,
-    SERVICES_SHRULES_MAX,
+    EVENTS_SHOWN_MAX,
+    IDS_SHOWN_MAX,
+    SERVICES_SHOWN_MAX,
     View,
     waterfall,
 )
@@ -73,8 +73,8 @@ def test_heading_has_counts_services_and_times() -> None:
 
 def test_heading_names_the_first_projects_deployments_and_services_and_counts_the_others() -> None:
     single = [span("a", ProjectId="prj", DeploymentId="dpl_1"), span("b", "a", ProjectId="prj")]
-    several = [span(str(n), DeploymentId=f"dpl_{n}") for n in range(IDS_SHRULES_MAX + 2)]
-    services = [span(str(n), ServiceName=f"s{n:02}") for n in range(SERVICES_SHRULES_MAX + 3)]
+    several = [span(str(n), DeploymentId=f"dpl_{n}") for n in range(IDS_SHOWN_MAX + 2)]
+    services = [span(str(n), ServiceName=f"s{n:02}") for n in range(SERVICES_SHOWN_MAX + 3)]
 
     assert lines_of(single)[0].endswith(" of shop; project prj; deployment dpl_1")
     assert lines_of(several)[0].endswith(" of shop; deployments dpl_0, dpl_1, dpl_2 and 2 more")
@@ -148,7 +148,7 @@ def test_events_and_links_are_printed_below_their_span() -> None:
 
 
 def test_events_over_their_limit_are_counted() -> None:
-    count = EVENTS_SHRULES_MAX + 2
+    count = EVENTS_SHOWN_MAX + 2
     events: Row = {
         "Events.Timestamp": ["2026-01-31 10:00:00.000000000"] * count,
         "Events.Name": ["e"] * count,
@@ -157,7 +157,7 @@ def test_events_over_their_limit_are_counted() -> None:
 
     lines = texts([span("a", **events)])[1:]
 
-    assert len(lines) == EVENTS_SHRULES_MAX + 1
+    assert len(lines) == EVENTS_SHOWN_MAX + 1
     assert lines[-1] == "- and 2 more events"
 
 

@@ -116,8 +116,8 @@ VALUES = [
     pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
     pytest.param("[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"),
     pytest.param(
-        "[[store.retention_rule]]\ndays = 7\nproject = 'a'\n" * 65,
-        "store.retention_rule has 65 entries; expected at most 64",
+        "[[store.retention_rule]]\ndays = 7\nproject = 'a'\n" * 33,
+        "store.retention_rule has 33 entries; expected at most 32",
         id="too many retention rules",
     ),
     pytest.param(
@@ -145,6 +145,11 @@ VALUES = [
         f"[platform]\nencryption_key_previous = '{32 * 'k'}'",
         "platform.encryption_key_previous is set without platform.encryption_key",
         id="previous key without a new one",
+    ),
+    pytest.param(
+        f"[platform]\nencryption_key = '{32 * 'k'}'\nencryption_key_previous = '{32 * 'k'}'",
+        "platform.encryption_key_previous equals platform.encryption_key",
+        id="previous key that is the new one",
     ),
     pytest.param("[platform]\ninstall_url = 'https://a b'", "platform.install_url is not an", id="space"),
     pytest.param(

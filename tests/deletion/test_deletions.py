@@ -227,6 +227,22 @@ def test_error_of_the_store_is_reported_and_the_deletion_goes_on(
     assert (deletions.trouble, line.stored, line.deleted, line.table) == ("", 4, 2, 4)
 
 
+def test_writer_does_not_wait_until_a_day_is_rewritten(workspace: Workspace) -> None:
+    workspace.send("a", 2)
+    workspace.send("b", 1)
+    workspace.writer.drain()
+    deletions = deletions_of(workspace)
+
+    workspace.store.command("SYSTEM STOP MERGES otel_traces")
+    begun = deletions.begin(day_of(workspace), Chosen(project="a"))
+    stored = stored_projects(workspace.store)
+    workspace.store.command("SYSTEM START MERGES otel_traces")
+    finish(deletions)
+
+    assert (begun, stored) == (2, {"a": 2, "b": 1})
+    assert stored_projects(workspace.store) == {"b": 1}
+
+
 def test_nothing_to_delete_leaves_no_trace(workspace: Workspace) -> None:
     workspace.send("b", 1)
     workspace.writer.drain()

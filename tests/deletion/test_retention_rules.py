@@ -6,9 +6,12 @@ from collections import Counter
 from itertools import count
 
 import pytest
+from structlog.testing import capture_logs
 
+from receiver.deletion import retention_rules
 from receiver.deletion.automatic import CHECK_S
 from receiver.deletion.retention_rules import RetentionRules
+from receiver.engine.sql_text import compose
 from receiver.settings import RetentionRule
 from tests.support.deletions import deletions_of, finish, stored_projects
 from tests.support.ledger_workspace import Workspace
@@ -110,6 +113,19 @@ def test_spans_that_arrive_expired_are_deleted_on_the_next_day(days: Workspace) 
     check_again(retention)
     # Those of a day that has expired since, too.
     assert stored_projects(days.store) == {"a": 101, "b": 50}
+
+
+def test_nothing_is_begun_without_room_for_a_copy_of_the_day(
+    days: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention_rules, "_ROOM", compose("SELECT 1000, 999"))
+    with capture_logs() as logged:
+        check(days, RetentionRule(days=1, project="a"))
+
+    assert not deleted(days)
+    assert {line["event"] for line in logged} == {
+        "no spans can be deleted for store.retention_rule: disk is full"
+    }
 
 
 def test_rule_that_would_choose_all_spans_is_refused(days: Workspace) -> None:

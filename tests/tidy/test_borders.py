@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 28_206,
+    "receiver": 28_240,
     "receiver/console": 30_270,
-    "receiver/platform": 6_489,
-    "tests": 81_426,
+    "receiver/platform": 6_490,
+    "tests": 81_479,
     "receiver/cli": 6_211,
     "testing": 6_530,
 }

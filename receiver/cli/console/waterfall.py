@@ -17,16 +17,16 @@ from receiver.cli.shell.text_width import cut_to_width
 from receiver.console.queries.traces.trace_model import Span, Trace, start_ns_of
 from receiver.sizes import counted, duration_text
 
-DEPTH_SHRULES_MAX = 40
+DEPTH_SHOWN_MAX = 40
 """Deeper spans are not indented further."""
 NO_SERVICE = "(no service)"
 NO_NAME = "(no name)"
-EVENTS_SHRULES_MAX = 5
+EVENTS_SHOWN_MAX = 5
 """Events and links of a span that are printed, each."""
-SERVICES_SHRULES_MAX = 10
-IDS_SHRULES_MAX = 3
+SERVICES_SHOWN_MAX = 10
+IDS_SHOWN_MAX = 3
 """Projects and deployments that the heading names, each."""
-SHARES_SHRULES_MAX = 3
+SHARES_SHOWN_MAX = 3
 """Services whose share of the critical path is in the heading."""
 BAR_COLUMNS_MIN = 10
 TEXT_COLUMNS_MIN = 30
@@ -84,7 +84,7 @@ def span_text(service: str, name: str) -> str:
 
 def indentation(depth: int, columns: int) -> str:
     """Return the indentation of a span, which leaves `TEXT_COLUMNS_MIN` columns for its text."""
-    return "  " * min(depth, DEPTH_SHRULES_MAX, max(0, columns - TEXT_COLUMNS_MIN) // 2)
+    return "  " * min(depth, DEPTH_SHOWN_MAX, max(0, columns - TEXT_COLUMNS_MIN) // 2)
 
 
 class _Layout(NamedTuple):
@@ -119,9 +119,9 @@ def _is_shown(span: Span, view: View) -> bool:
 
 def _heading(trace: Trace) -> Iterator[str]:
     services = sorted({service_text(span.row["ServiceName"]) for span in trace.spans})
-    names = ", ".join(services[:SERVICES_SHRULES_MAX])
-    if len(services) > SERVICES_SHRULES_MAX:
-        names += f" and {counted(len(services) - SERVICES_SHRULES_MAX, 'more service')}"
+    names = ", ".join(services[:SERVICES_SHOWN_MAX])
+    if len(services) > SERVICES_SHOWN_MAX:
+        names += f" and {counted(len(services) - SERVICES_SHOWN_MAX, 'more service')}"
     errors = sum(span.is_error for span in trace.spans)
     started = min(span.row["Timestamp"] for span in trace.spans)[:23]
     took = duration_text(trace.end_ns - trace.start_ns)
@@ -137,9 +137,9 @@ def _origin(trace: Trace) -> str:
         ids = sorted({shown_text(span.row.get(column, "")) for span in trace.spans} - {""})
         if ids:
             plural = "s" if len(ids) > 1 else ""
-            origin += f"; {noun}{plural} {', '.join(ids[:IDS_SHRULES_MAX])}"
-        if len(ids) > IDS_SHRULES_MAX:
-            origin += f" and {len(ids) - IDS_SHRULES_MAX} more"
+            origin += f"; {noun}{plural} {', '.join(ids[:IDS_SHOWN_MAX])}"
+        if len(ids) > IDS_SHOWN_MAX:
+            origin += f" and {len(ids) - IDS_SHOWN_MAX} more"
     return origin
 
 
@@ -150,7 +150,7 @@ def _shares(trace: Trace) -> str:
         times[service_text(span.row["ServiceName"])] += span.critical_ns
     # A root without a duration has an empty path.
     total_ns = max(1, times.total())
-    shares = [f"{name} {time_ns / total_ns:.0%}" for name, time_ns in times.most_common(SHARES_SHRULES_MAX)]
+    shares = [f"{name} {time_ns / total_ns:.0%}" for name, time_ns in times.most_common(SHARES_SHOWN_MAX)]
     return ", ".join(shares)
 
 
@@ -194,9 +194,9 @@ def _details(span: Span, layout: _Layout, view: View) -> Iterator[str]:
     margin = " " * (9 + 1 + 8 + 1 + layout.columns + 3)
     indent = indentation(span.depth + 1, layout.text_columns)
     for noun, texts in (("event", events), ("link", links)):
-        more = len(texts) - EVENTS_SHRULES_MAX
+        more = len(texts) - EVENTS_SHOWN_MAX
         notes = [f"and {counted(more, f'more {noun}')}"] if more > 0 else []
-        for text in [*texts[:EVENTS_SHRULES_MAX], *notes]:
+        for text in [*texts[:EVENTS_SHOWN_MAX], *notes]:
             line = f"{indent}- {text}"
             yield margin + (cut_to_width(line, layout.text_columns) if view.is_cut else line)
 

@@ -18,7 +18,7 @@ from receiver.sizes import counted
 SINCE: Final = "24h"
 """Age up to which spans are counted."""
 DEPLOYMENTS_MAX = 1_000
-SHRULES_MAX = 200
+SHOWN_MAX = 200
 CACHED_S_MIN = 10.0
 """Minimum time for which a list is cached."""
 CACHED_PER_COST = 50
@@ -71,7 +71,7 @@ class Choices:
         of_project = [row for row in rows if chosen in (None, row["project"])]
         # The largest project first, and the newest deployment.
         projects = sorted(_added_up("project", rows), key=lambda row: -row["spans"])
-        deployments = _added_up("deployment", of_project)[:SHRULES_MAX]
+        deployments = _added_up("deployment", of_project)[:SHOWN_MAX]
         return {
             name: _choices(name, values, view)
             for name, values in zip(CHOSEN, (projects, deployments), strict=True)

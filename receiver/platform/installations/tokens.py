@@ -152,7 +152,8 @@ class Tokens:
     def _token_in(self, path: Path, content: bytes) -> str:
         """Return the token that a file has. Raises `OperatorError`."""
         if content.startswith(_PLAIN):
-            return content.removeprefix(_PLAIN).decode()
+            with suppress(UnicodeDecodeError):
+                return content.removeprefix(_PLAIN).decode()
         if not content.startswith(_ENCRYPTED):
             raise OperatorError(f"token file '{path}' is damaged; install the integration again")
         ciphers = [cipher for cipher in (self._cipher, self._previous_cipher) if cipher]

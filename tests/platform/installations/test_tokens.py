@@ -31,7 +31,9 @@ def test_start_with_a_new_key_encrypts_the_tokens_of_the_previous_key_again(tmp_
     before = Installations(tmp_path, KEY)
     before.add(installation(), TOKEN)
     before.add(installation("icfg_b2"), "token of b2")
+    before.add(installation("icfg_c3"), "token of c3")
     (tmp_path / "tokens" / "icfg_b2").write_bytes(b"aes-256-gcm\ndamaged")
+    (tmp_path / "tokens" / "icfg_c3").write_bytes(b"plain\n\xff")
 
     rotated = Installations(tmp_path, NEW_KEY, KEY)
 
@@ -41,6 +43,8 @@ def test_start_with_a_new_key_encrypts_the_tokens_of_the_previous_key_again(tmp_
         Installations(tmp_path, KEY).token("icfg_a1")
     with pytest.raises(OperatorError, match="cannot be decrypted"):
         rotated.token("icfg_b2")
+    with pytest.raises(OperatorError, match="damaged"):
+        rotated.token("icfg_c3")
     assert (tmp_path / "tokens" / "icfg_b2").read_bytes() == b"aes-256-gcm\ndamaged"
 
 

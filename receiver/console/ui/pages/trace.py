@@ -35,7 +35,7 @@ ROWS_MAX = 200
 
 The script replaces the table, so a longer table only delays it."""
 BAR_WIDTH: Final = 400
-DEPTH_SHRULES_MAX = 30
+DEPTH_SHOWN_MAX = 30
 """Deeper spans are not indented further."""
 MESSAGES_MAX = 3
 """Maximum number of different error messages in the sentence."""
@@ -214,7 +214,7 @@ def columns(trace: Trace) -> dict[str, object]:
 
 def indentation(depth: int) -> str:
     """Return the space before the name of a span."""
-    return "\u2003" * min(depth, DEPTH_SHRULES_MAX)
+    return "\u2003" * min(depth, DEPTH_SHOWN_MAX)
 
 
 def _line(trace: Trace, span: Span) -> Line:
