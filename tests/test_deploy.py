@@ -16,7 +16,8 @@ from receiver.errors import OperatorError
 from receiver.settings import Settings, Tls
 from receiver.supervisor.certificate import with_certificate
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
 
 
 def test_example_configuration_loads_with_its_files(tmp_path: Path) -> None:
@@ -45,27 +46,32 @@ def test_commented_settings_of_the_example_are_known(tmp_path: Path) -> None:
     assert "is no setting" not in str(caught.value)
 
 
-def head_comment(name: str) -> str:
-    """Return the comment at the head of a file, which contains commands."""
-    head = takewhile(lambda line: line.startswith("#"), (DEPLOY / name).read_text().splitlines())
+def commands_of(file: str) -> str:
+    """Return a page with commands, or the comment at the head of another file."""
+    text = (ROOT / file).read_text()
+    if file.endswith(".md"):
+        return text
+    head = takewhile(lambda line: line.startswith("#"), text.splitlines())
     return "\n".join(line.removeprefix("#").strip() for line in head)
 
 
 def test_image_example_provides_every_file_of_its_configuration() -> None:
     files = re.findall(r'^\w+_file = "(.+?)"', (DEPLOY / "trace-drain.toml").read_text(), flags=re.MULTILINE)
-    commands = head_comment("Dockerfile")
+    commands = commands_of("docs/install.md")
 
     assert sorted(files) == ["tls.crt", "tls.key", "token"]
     assert [name for name in files if f"conf/{name}" not in commands] == []
-    assert "cp deploy/trace-drain.toml conf/ " in commands
+    assert "cp deploy/trace-drain.toml conf/\n" in commands
     assert '-v "$PWD/conf:/etc/trace-drain:ro"' in commands
     assert "serve --config /etc/trace-drain/trace-drain.toml" in commands
 
 
-@pytest.mark.parametrize(("name", "path"), [("Dockerfile", "conf"), ("compose/compose.yaml", "secrets/\\*")])
-def test_files_of_an_example_are_readable_only_by_the_user_of_the_image(name: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "path"), [("docs/install.md", "conf"), ("deploy/compose/compose.yaml", "secrets/\\*")]
+)
+def test_files_of_an_example_are_readable_only_by_the_user_of_the_image(file: str, path: str) -> None:
     (user,) = re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
-    commands = head_comment(name)
+    commands = commands_of(file)
 
     modes = [int(mode, 8) for mode in re.findall(r"chmod (\d+)", commands)]
 
