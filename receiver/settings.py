@@ -86,7 +86,7 @@ class RetentionRule(Frozen, frozen=True):
 
     days: Annotated[int, Range(1, 20_000)]
     """Days after which the spans are deleted, fewer than `store.retention_days`."""
-    project: Annotated[str, Range(1, 1_024)] | None = None
+    project: Annotated[str, Range(1, 256)] | None = None
     """Resolved ProjectId. Not set: any, if `drain` is set."""
     drain: Annotated[str, Range(1, 64)] | None = None
     """Name of the drain. Not set: any."""
@@ -226,7 +226,7 @@ class Access(Frozen, frozen=True):
     session_key: Annotated[Secret, Range(32, 64 * KIB)] = ""
     """Random text (`session_key_file`), at least 32 characters, that signs the sessions of the pages.
 
-    Receivers behind a load balancer need the same, so that a login is valid on all. Empty: random.
+    Receivers behind a load balancer need the same, so that a login is valid on all. Empty: a random key.
     """
     span_metrics: bool = False
     """Serve metrics of spans to Prometheus at `/api/v1/metrics/spans`: see docs/span-metrics.md."""

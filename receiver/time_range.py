@@ -117,7 +117,7 @@ def instant_text(
 
 
 def day_text(partition: str) -> str:
-    """Return a day of the table, `20260131`, as it is shown: `2026-01-31`."""
+    """Return the text of a day for people: `2026-01-31` for the partition `20260131`."""
     return f"{partition[:4]}-{partition[4:6]}-{partition[6:]}"
 
 

@@ -8,7 +8,6 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,8 @@ from aiohttp.test_utils import TestServer
 
 from receiver import client as client_module
 from receiver.client import ApiError, BusyError, Client, IncompleteError, LimitError, QuestionError
-from receiver.console.api.query_queue import QUERIES_MAX
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from tests.support import engines
+from tests.support.api import api_over
 from tests.support.segments import SegmentMaker
 
 ROOT = Path(__file__).parents[1]
@@ -34,22 +31,8 @@ PROBLEM = b'{"detail":"too much","hint":"expected less","limit":"memory"}'
 def url(engine_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve the API over four spans of today in another thread; yield its URL."""
     segment = SegmentMaker(tmp_path_factory.mktemp("segments")).make(0, 0, 0, 0)
-    spool = tmp_path_factory.mktemp("spool")
-    with engines.embedded(engine_dir) as store, ThreadPoolExecutor(QUERIES_MAX) as pool:
+    with engines.embedded(engine_dir) as store, api_over(store, token=lambda: "s3cret") as api:
         store.insert(segment.path, token="client#0", query_id="trace-drain-client#0")
-        api = Api(
-            store=store,
-            token=lambda: "s3cret",
-            health=dict,
-            schema=dict,
-            ledger=dict,
-            snapshot=dict,
-            deletion_report=dict,
-            delete=dict,
-            pool=pool,
-            stream_pool=pool,
-            space=SpoolSpace(spool, 0, lambda: 0),
-        )
         with served(api.application()) as url:
             yield url
 

@@ -163,7 +163,7 @@ def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: l
             name = setting_key.path[-1]
             if setting_key.path[: len(path)] == path and setting_key.required and name not in table:
                 table[name] = _placeholder(setting_key)
-                text = f"'{key_text((*path, index))}' has no {name}; expected it"
+                text = f"'{key_text((*path, index))}' has no {name}; expected a value for it"
                 problems.append(Problem(text, plain_key(setting_key.path)))
     above[path[-1]] = [table for _, table in sorted(by_index.items())]
 

@@ -1,4 +1,4 @@
-"""Deletions without an operator: a rule of the settings names the spans, and is checked now and then.
+"""Deletions without an operator: a setting says which spans, and is checked now and then.
 
 Never: checks whether the wall clock is right. The caller asks only while it is trusted.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
@@ -21,27 +22,22 @@ CHECK_S: Final = 60.0
 _DAY_S: Final = 86_400
 
 
+@dataclass
 class AutomaticDeletion(ABC):
     setting: ClassVar[str]
 
-    def __init__(
-        self,
-        store: Store,
-        deletions: Deletions,
-        *,
-        is_on: bool,
-        monotonic: Callable[[], float] = time.monotonic,
-        now_s: Callable[[], float] = time.time,
-    ) -> None:
-        self.store, self.deletions = store, deletions
-        self._is_on, self._monotonic, self._now_s = is_on, monotonic, now_s
-        self._due_s = 0.0
+    store: Store
+    deletions: Deletions
+    _: KW_ONLY
+    monotonic: Callable[[], float] = time.monotonic
+    now_s: Callable[[], float] = time.time
+    _due_s: float = field(default=0.0, init=False)
 
     def check(self) -> None:
         """Begin the next deletion if one is due. Most calls return at once."""
-        if not self._is_on or self.deletions.day or self._monotonic() < self._due_s:
+        if self.deletions.day or self.monotonic() < self._due_s:
             return
-        self._due_s = self._monotonic() + CHECK_S
+        self._due_s = self.monotonic() + CHECK_S
         try:
             self.delete_next()
         except (StoreTrouble, Unavailable) as error:
@@ -50,8 +46,8 @@ class AutomaticDeletion(ABC):
 
     @abstractmethod
     def delete_next(self) -> None:
-        """Begin the next deletion. Raises `StoreTrouble`, `Unavailable`."""
+        """Begin the next deletion, if the setting says so. Raises `StoreTrouble`, `Unavailable`."""
 
     def day_before(self, days: int) -> str:
         """Return the day that was this many days ago, written like the table's partition."""
-        return f"{datetime.fromtimestamp(self._now_s() - days * _DAY_S, UTC):%Y%m%d}"
+        return f"{datetime.fromtimestamp(self.now_s() - days * _DAY_S, UTC):%Y%m%d}"

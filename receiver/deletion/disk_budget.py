@@ -7,17 +7,14 @@ Invariant: neither the newest day nor a day that is not over is deleted, however
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import structlog
 
 from receiver.deletion.automatic import AutomaticDeletion
-from receiver.deletion.deletions import Deletions
 from receiver.deletion.rows import Chosen
 from receiver.engine.sql_text import compose
-from receiver.engine.store import Store
 from receiver.logs import limited
 from receiver.sizes import size_text
 
@@ -29,28 +26,21 @@ WHERE database = currentDatabase() AND table = '{table}' AND active
 """)
 
 
+@dataclass
 class DiskBudget(AutomaticDeletion):
     setting: ClassVar = "store.disk_bytes_max"
 
-    def __init__(
-        self,
-        store: Store,
-        deletions: Deletions,
-        bytes_max: int,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-        now_s: Callable[[], float] = time.time,
-    ) -> None:
-        """`bytes_max`: 0 without a limit."""
-        super().__init__(store, deletions, is_on=bool(bytes_max), monotonic=monotonic, now_s=now_s)
-        self._bytes_max = bytes_max
+    bytes_max: int
+    """0 without a limit."""
 
     def delete_next(self) -> None:
         """Delete the oldest day if the store is larger than the limit."""
-        [(size_bytes, days)] = self.store.rows(_BYTES)
-        if size_bytes <= self._bytes_max:
+        if not self.bytes_max:
             return
-        sizes = {"size": size_text(size_bytes), "disk_bytes_max": size_text(self._bytes_max)}
+        [(size_bytes, days)] = self.store.rows(_BYTES)
+        if size_bytes <= self.bytes_max:
+            return
+        sizes = {"size": size_text(size_bytes), "disk_bytes_max": size_text(self.bytes_max)}
         today = self.day_before(0)
         # A day may have rows only that stay.
         for day in (day for day in sorted(days)[:-1] if day < today):

@@ -1,21 +1,19 @@
 """Retention rules: spans of some projects and drains are deleted before the others.
 
-Once a day, and at the start: each deletion of single rows makes all rollups be derived again.
+Once a day and at the start, because all rollups are derived again after each deletion of some rows of a day.
 
 Invariant: spans are deleted by whole days, and only if the whole day is older than the days of a rule.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from receiver.deletion.automatic import AutomaticDeletion
-from receiver.deletion.deletions import Deletions
 from receiver.deletion.rows import Chosen, any_of, by_day
 from receiver.engine.sql_text import compose, identifier, joined
-from receiver.engine.store import Store
 from receiver.logs import limited
 from receiver.settings import RetentionRule
 from receiver.sizes import size_text
@@ -31,33 +29,29 @@ SELECT
 """)
 
 
+@dataclass
 class RetentionRules(AutomaticDeletion):
     setting: ClassVar = "store.retention_rule"
 
-    def __init__(
-        self,
-        store: Store,
-        deletions: Deletions,
-        rules: Sequence[RetentionRule],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-        now_s: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(store, deletions, is_on=bool(rules), monotonic=monotonic, now_s=now_s)
-        self._rules = [(rule.days, Chosen(project=rule.project, drain=rule.drain)) for rule in rules]
+    rules: Sequence[RetentionRule]
+    _done_on: str = field(default="", init=False)
+    """Day on which the last deletion was done."""
+
+    def __post_init__(self) -> None:
         # The check of the settings refuses this, too; but a deletion cannot be undone.
-        if any(chosen == Chosen() for _, chosen in self._rules):
+        if any(rule.project is None and rule.drain is None for rule in self.rules):
             raise ValueError("a retention rule without project and drain chooses all spans")
-        self._done_on = ""
-        """Day on which the last deletion was done."""
 
     def delete_next(self) -> None:
         """Delete the expired spans of the oldest day that has any, unless it was done today."""
         today = self.day_before(0)
-        if self._done_on == today:
+        if not self.rules or self._done_on == today:
             return
         # The first day that is kept: some of its spans may be younger.
-        kept_from = [(self.day_before(days), chosen) for days, chosen in self._rules]
+        kept_from = [
+            (self.day_before(rule.days), Chosen(project=rule.project, drain=rule.drain))
+            for rule in self.rules
+        ]
         expired = [
             compose("({chosen} AND _partition_id < '{day}')", chosen=any_of([chosen]), day=identifier(day))
             for day, chosen in kept_from
@@ -71,10 +65,12 @@ class RetentionRules(AutomaticDeletion):
         self._done_on = today
 
     def _has_room(self, day: str) -> bool:
-        """Return whether the disk has room for a copy of the day. Without it the deletion would not end."""
+        """Return whether the disk has room for a copy of the day. Without it, the deletion would not end."""
         [(size_bytes, free_bytes)] = self.store.rows(_ROOM, {"day": day})
         if size_bytes < free_bytes:
             return True
         sizes = {"size": size_text(size_bytes), "free": size_text(free_bytes)}
-        limited.warning(self.setting, f"no spans can be deleted for {self.setting}: disk is full", **sizes)
+        limited.warning(
+            self.setting, f"no spans can be deleted for {self.setting}: too little free disk space", **sizes
+        )
         return False

@@ -16,12 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
-from pathlib import Path
 
 import msgspec
 import structlog
 
-import receiver
 from receiver.backoff import backoff_s
 from receiver.channel import (
     AcceptFor,
@@ -40,13 +38,10 @@ from receiver.channel import (
 from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.refusals import RefusalBook
-from receiver.settings import MIB, Settings
+from receiver.settings import Settings
+from receiver.supervisor.child_command import environment, import_options
 from receiver.supervisor.restart_history import REPORTED_MIN, RestartHistory
 from receiver.supervisor.sockets import DescriptorReserve
-
-MALLOC_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(32 * MIB)}
-"""Settings of glibc's malloc: the process keeps this much of the memory that request bodies used, because
-getting it from the kernel page by page costs as much as reading a body. Operators can override it."""
 
 
 @dataclass(frozen=True)
@@ -383,17 +378,6 @@ class Child:
         # A `seal` that waits for this process must not wait for its time-out.
         self._sealed.set()
         self._on_change()
-
-
-def import_options() -> list[str]:
-    """Return the options by which a child ignores a foreign folder `receiver` of the working directory."""
-    return [] if Path(receiver.__file__).parents[1].resolve() == Path.cwd().resolve() else ["-P"]
-
-
-def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child: ours plus malloc settings, without systemd's variables."""
-    ours = {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
-    return MALLOC_SETTINGS | {name: value for name, value in own.items() if name not in ours}
 
 
 def _exit_text(status: int) -> str:

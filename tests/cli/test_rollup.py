@@ -15,8 +15,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.cli.console.rollup import WITHOUT_PROGRESS_S, wait_until_derived
 from receiver.console.api.rollup import RollupRoutes
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
 from receiver.console.queries.names import services
 from receiver.console.queries.question import Asked
@@ -26,6 +24,7 @@ from receiver.engine.store import Store
 from receiver.errors import CommandFailed
 from receiver.time_range import TimeRange
 from tests.support import engines
+from tests.support.api import api_over
 from tests.support.cases import each_case
 from tests.support.commands import run, stored_spans
 from tests.support.random_filters import NOW_S, as_row, insert
@@ -112,19 +111,16 @@ def store(engine_dir: Path) -> Iterator[Store]:
 
 
 @asynccontextmanager
-async def client_of(store: Store, tmp_path: Path, wakes: list[bool], *, is_on: bool) -> AsyncIterator[Client]:
-    with ThreadPoolExecutor(1) as pool:
-        api = Api(
-            store, str, dict, dict, dict, dict, dict, dict, pool, pool, SpoolSpace(tmp_path, 0, lambda: 0)
-        )
+async def client_of(store: Store, wakes: list[bool], *, is_on: bool) -> AsyncIterator[Client]:
+    with ThreadPoolExecutor(1) as pool, api_over(store) as api:
         routes = RollupRoutes(store, lambda: CLOSING, is_on, lambda: wakes.append(True), pool)
         async with TestClient(TestServer(api.application(routes))) as client:
             yield client
 
 
-async def test_routes_report_the_state_and_begin_a_rebuild(store: Store, tmp_path: Path) -> None:
+async def test_routes_report_the_state_and_begin_a_rebuild(store: Store) -> None:
     wakes = list[bool]()
-    async with client_of(store, tmp_path, wakes, is_on=True) as client:
+    async with client_of(store, wakes, is_on=True) as client:
         state = await client.get("/api/v1/rollup")
         *rows, end = (json.loads(line) for line in (await state.text()).splitlines())
         since = {"since": f"{NOW_S - MIDNIGHT_S - 600}s"}
@@ -140,9 +136,9 @@ async def test_routes_report_the_state_and_begin_a_rebuild(store: Store, tmp_pat
     assert wakes == [True, True]
 
 
-async def test_request_for_an_impossible_rebuild_is_rejected(store: Store, tmp_path: Path) -> None:
+async def test_request_for_an_impossible_rebuild_is_rejected(store: Store) -> None:
     slots, wakes = read_slots(store, 0, HOUR + 100), list[bool]()
-    async with client_of(store, tmp_path, wakes, is_on=False) as client:
+    async with client_of(store, wakes, is_on=False) as client:
         off = await client.post(REBUILD, json={})
         message = await off.text()
         across_sites = await client.post(REBUILD, data="x")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
+from threading import Thread
 
 import pytest
 
@@ -18,7 +19,7 @@ from receiver.ledger.book import Book
 from receiver.ledger.ledger import deletion_path
 from receiver.reports import LedgerLine
 from tests.support.cases import each_case
-from tests.support.deletions import day_of, deletions_of, finish, stored_projects
+from tests.support.deletions import PATIENCE_S, day_of, deletions_of, finish, stored_projects
 from tests.support.faulty_disk import WRITE_CALLS, faults_at_each_call, process_with
 from tests.support.ledger_workspace import Workspace
 from tests.support.memory_disk import Killed, broken_disk
@@ -205,6 +206,22 @@ def test_difference_is_unverifiable_until_the_rows_are_gone(
     assert line_of(workspace, "a").deleted == 2
 
 
+def test_difference_on_a_server_is_one_although_the_file_of_a_deletion_is_left(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a change of `store.url` while spans of the embedded store were being deleted."""
+    workspace.send("a", 2)
+    workspace.writer.drain()
+    workspace.store.command("TRUNCATE TABLE otel_traces")
+    deletion_path(workspace.root).touch()
+    [of_embedded] = workspace.query().lines
+
+    monkeypatch.setattr(EmbeddedStore, "embedded", False)
+    [of_server] = workspace.query().lines
+
+    assert (of_embedded.verdict, of_server.verdict) == ("unverifiable", "different")
+
+
 def test_error_of_the_store_is_reported_and_the_deletion_goes_on(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,13 +250,18 @@ def test_writer_does_not_wait_until_a_day_is_rewritten(workspace: Workspace) -> 
     workspace.writer.drain()
     deletions = deletions_of(workspace)
 
+    begin = Thread(target=deletions.begin, args=(day_of(workspace), Chosen(project="a")))
+
+    # The engine rewrites nothing meanwhile.
     workspace.store.command("SYSTEM STOP MERGES otel_traces")
-    begun = deletions.begin(day_of(workspace), Chosen(project="a"))
-    stored = stored_projects(workspace.store)
+    begin.start()
+    begin.join(PATIENCE_S / 4)
+    is_waiting, stored = begin.is_alive(), stored_projects(workspace.store)
     workspace.store.command("SYSTEM START MERGES otel_traces")
+    begin.join()
     finish(deletions)
 
-    assert (begun, stored) == (2, {"a": 2, "b": 1})
+    assert (is_waiting, stored) == (False, {"a": 2, "b": 1})
     assert stored_projects(workspace.store) == {"b": 1}
 
 

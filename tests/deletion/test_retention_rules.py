@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.config.retention import RULES_MAX
 from receiver.deletion import retention_rules
 from receiver.deletion.automatic import CHECK_S
 from receiver.deletion.retention_rules import RetentionRules
@@ -43,11 +44,7 @@ def check(workspace: Workspace, *rules: RetentionRule) -> RetentionRules:
     ticks = count(0.0, CHECK_S)
     deletions = deletions_of(workspace)
     retention = RetentionRules(
-        workspace.store,
-        deletions,
-        rules,
-        monotonic=lambda: next(ticks),
-        now_s=lambda: workspace.now_s,
+        workspace.store, deletions, rules, monotonic=lambda: next(ticks), now_s=lambda: workspace.now_s
     )
     check_again(retention)
     return retention
@@ -124,8 +121,18 @@ def test_nothing_is_begun_without_room_for_a_copy_of_the_day(
 
     assert not deleted(days)
     assert {line["event"] for line in logged} == {
-        "no spans can be deleted for store.retention_rule: disk is full"
+        "no spans can be deleted for store.retention_rule: too little free disk space"
     }
+
+
+def test_as_many_rules_as_allowed_with_the_longest_names_are_a_statement_that_the_engine_accepts(
+    days: Workspace,
+) -> None:
+    longest = [RetentionRule(days=1, project=256 * "\U0001f600", drain=64 * "d")] * (RULES_MAX - 1)
+
+    check(days, *longest, RetentionRule(days=1, project="b"))
+
+    assert deleted(days) == {("d", "b"): 20}
 
 
 def test_rule_that_would_choose_all_spans_is_refused(days: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""`trace-drain forget` of whole receivers: under load, and while the store process is killed."""
+"""`trace-drain forget` of whole receivers: under load, killed meanwhile, and restored from a backup."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from receiver.deletion.rows import Chosen, Deletion
 from tests.e2e.receiver_process import ReceiverProcess, environment
 from tests.faults.bodies import SPANS, trace_body
 from tests.faults.load import load
@@ -76,7 +78,9 @@ def test_spans_of_a_project_are_deleted_while_deliveries_go_on(tmp_path: Path) -
         assert f"{sent} spans of 1 day are deleted" in deleted
         assert ledger_of(running) == {"received": sent, "stored": 0, "deleted": sent}
         assert not running.is_readable(FIRST)
-        assert "no stored span is of this" in running.command("forget", "--project", "prj_forgotten")
+        assert "no span of this project or trace is stored" in running.command(
+            "forget", "--project", "prj_forgotten"
+        )
 
 
 @pytest.mark.fault("the store process is killed while spans are deleted")
@@ -96,3 +100,29 @@ def test_deletion_is_finished_after_a_kill_and_no_other_span_is_lost(tmp_path: P
 
         assert ledger_of(running) == {"received": sent, "stored": 0, "deleted": sent}
         assert not running.is_readable(FIRST)
+
+
+@pytest.mark.fault("a backup of a data directory with a deletion that is not finished")
+@pytest.mark.timeout(240)
+def test_restored_receiver_finishes_the_deletion_of_the_backup(tmp_path: Path) -> None:
+    data, other, directory = tmp_path / "data", tmp_path / "other", tmp_path / "backup"
+    data.mkdir()
+    other.mkdir()
+    with ReceiverProcess(data, config=CONFIG) as running:
+        sent = send_project(running, FIRST)
+        running.wait_until_stored()
+        rows = running.spans()
+    epochs = {int(row["SegmentEpoch"]): 1_000 for row in rows}
+    (day,) = {row["Timestamp"][:10].replace("-", "") for row in rows}
+    # As after a kill at the first step of the deletion.
+    deletion = Deletion(7, day, (Chosen(project="prj_forgotten"),), epochs, ())
+    (data / "deletion.json").write_bytes(msgspec.json.encode(deletion))
+    running.command("store", "backup", str(directory))
+    restored = ReceiverProcess(other, config=CONFIG)
+    restored.command("store", "restore", str(directory))
+
+    with restored:
+        restored.wait_until(lambda: not is_deleting(restored), "the deletion is not finished")
+
+        assert ledger_of(restored) == {"received": sent, "stored": 0, "deleted": sent}
+        assert not restored.is_readable(FIRST)

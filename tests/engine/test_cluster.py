@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -53,6 +53,13 @@ def layout(database: str) -> Layout:
 @pytest.fixture
 def cluster(inner: Store, database: str) -> OneNodeCluster:
     return OneNodeCluster(inner, database)
+
+
+@contextmanager
+def local_table(inner: Store) -> Iterator[None]:
+    inner.command("RENAME TABLE otel_traces TO otel_traces_merged, otel_traces_local TO otel_traces")
+    yield
+    inner.command("RENAME TABLE otel_traces TO otel_traces_local, otel_traces_merged TO otel_traces")
 
 
 def statements(layout: Layout) -> list[str]:
@@ -213,9 +220,8 @@ def test_rows_are_counted_by_day_of_the_shard(
 ) -> None:
     schema.apply(cluster, schema_sources(), 30, layout=layout)
     segment = SegmentMaker(tmp_path).make(0, 0, 1)
-    inner.command("RENAME TABLE otel_traces TO otel_traces_merged, otel_traces_local TO otel_traces")
-    inner.insert(segment.path, token="a", query_id="a")
-    inner.command("RENAME TABLE otel_traces TO otel_traces_local, otel_traces_merged TO otel_traces")
+    with local_table(inner):
+        inner.insert(segment.path, token="a", query_id="a")
 
     counts = cluster.counts([segment.location, RowLocation(SegmentId(1, 1), RECEIVED_MS)])
 
@@ -229,10 +235,9 @@ def test_ledger_gets_the_sums_of_the_replicas(
 ) -> None:
     schema.apply(cluster, schema_sources(), 30, layout=layout)
     segment = SegmentMaker(tmp_path).make(0, 0, 1)
-    inner.command("RENAME TABLE otel_traces TO otel_traces_merged, otel_traces_local TO otel_traces")
-    inner.insert(segment.path, token="a", query_id="a")
-    expected = inner.rows_by_heading(segment.location)
-    inner.command("RENAME TABLE otel_traces TO otel_traces_local, otel_traces_merged TO otel_traces")
+    with local_table(inner):
+        inner.insert(segment.path, token="a", query_id="a")
+        expected = inner.rows_by_heading(segment.location)
 
     assert cluster.rows_by_heading(segment.location) == expected
     assert sum(sums.rows for sums in expected.values()) == 3

@@ -4,47 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
-from receiver.console.api.routes import Api
-from receiver.console.api.spool import SpoolSpace
 from receiver.http.origin import OriginCheck
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.health import Readiness
+from tests.support.api import client_of
 from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore
 
 WAIT_S = 20.0
-
-
-@asynccontextmanager
-async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]  # the application's type is irrelevant
-    with ThreadPoolExecutor(1) as pool:
-        api = Api(
-            store=MemoryStore(),
-            token=lambda: "",
-            health=dict,
-            schema=list,
-            ledger=dict,
-            snapshot=dict,
-            deletion_report=dict,
-            delete=dict,
-            pool=pool,
-            stream_pool=pool,
-            space=SpoolSpace(directory, 0, lambda: 0),
-            hosts=["Traces.Example."],
-        )
-        async with TestClient(TestServer(api.application())) as client:
-            yield client
+HOSTS = ["Traces.Example."]
 
 
 @each_case(
@@ -67,8 +41,8 @@ async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ign
         ("::1", False),
     ],
 )
-async def test_api_answers_only_to_its_own_host_names(tmp_path: Path, host: str, *, is_allowed: bool) -> None:
-    async with api_client(tmp_path) as client:
+async def test_api_answers_only_to_its_own_host_names(host: str, *, is_allowed: bool) -> None:
+    async with client_of(MemoryStore(), hosts=HOSTS) as client:
         answer = await client.get("/api/v1/health", headers={"Host": host})
         body = await answer.json()
 
@@ -91,17 +65,17 @@ async def test_api_answers_only_to_its_own_host_names(tmp_path: Path, host: str,
     ],
 )
 async def test_api_refuses_every_method_from_another_origin(
-    tmp_path: Path, headers: dict[str, str], method: str, *, is_allowed: bool
+    headers: dict[str, str], method: str, *, is_allowed: bool
 ) -> None:
-    async with api_client(tmp_path) as client:
+    async with client_of(MemoryStore(), hosts=HOSTS) as client:
         answer = await client.request(method, "/api/v1/health", headers={"Host": "localhost:8318", **headers})
 
     assert (answer.status != 403) == is_allowed
 
 
-async def test_navigation_from_another_site_is_allowed(tmp_path: Path) -> None:
+async def test_navigation_from_another_site_is_allowed() -> None:
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    async with api_client(tmp_path) as client:
+    async with client_of(MemoryStore(), hosts=HOSTS) as client:
         followed = await client.get("/api/v1/health", headers=headers)
         posted = await client.post("/api/v1/health", headers=headers)
 

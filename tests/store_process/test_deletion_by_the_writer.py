@@ -1,4 +1,4 @@
-"""The writer's thread deletes spans for the limit of disk space, and finishes deletions that were begun."""
+"""The writer's thread deletes spans for the limit of disk space and by rules, and finishes what was begun."""
 
 from __future__ import annotations
 
@@ -88,10 +88,7 @@ def test_spans_are_deleted_after_the_retention_of_their_project(workspace: Works
 
 @pytest.mark.parametrize(
     "store",
-    [
-        StoreSettings(disk_bytes_max=1),
-        EXPIRED,
-    ],
+    [pytest.param(StoreSettings(disk_bytes_max=1), id="limit"), pytest.param(EXPIRED, id="retention rule")],
 )
 def test_nothing_is_deleted_by_a_rule_while_the_clock_is_not_trusted(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, store: StoreSettings

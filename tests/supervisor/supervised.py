@@ -61,14 +61,8 @@ class Supervised:
         wait_until(self.is_ready)
 
     def launch(self, silence_s: float = 30.0, **environ: str) -> None:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "tests.doubles.supervised",
-            str(self.directory),
-            str(silence_s),
-        ]
+        module = ["-P", "-m", "tests.doubles.supervised"]
+        command = [sys.executable, *module, str(self.directory), str(silence_s)]
         # The children are modules of the tests.
         environ = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
         with (self.directory / "log").open("a") as log:

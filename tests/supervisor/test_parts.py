@@ -22,13 +22,15 @@ from receiver.metrics import Metrics
 from receiver.settings import Access, Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
-from receiver.supervisor.child import environment, pauses_s
+from receiver.supervisor.child import pauses_s
+from receiver.supervisor.child_command import environment, import_options
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.run import INTAKE_PAUSE_S_MAX, notify
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 from receiver.supervisor.state import Pids, ReceiverState, read_state
+from tests.supervisor.supervised import ROOT
 from tests.support.cases import each_case
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)
@@ -330,6 +332,19 @@ def test_child_environment_sets_malloc_thresholds_unless_configured() -> None:
 
     expected = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1"}
     assert environment(own_environment) == expected
+
+
+def test_child_imports_the_package_of_the_supervisor_whatever_the_working_directory_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    in_checkout = import_options()
+    (tmp_path / "deleted").mkdir()
+    monkeypatch.chdir(tmp_path / "deleted")
+    elsewhere = import_options()
+    (tmp_path / "deleted").rmdir()
+
+    assert (in_checkout, elsewhere, import_options()) == ([], ["-P"], ["-P"])
 
 
 def test_reason_of_a_refused_reload_is_printed_in_a_single_line() -> None:

@@ -10,13 +10,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from receiver import __version__
-from receiver.supervisor.child import import_options
-from tests.supervisor.supervised import ROOT, WAIT_S, Supervised, is_alive, wait_until
+from tests.supervisor.supervised import WAIT_S, Supervised, is_alive, wait_until
 from tests.support.cases import each_case
 
 
@@ -169,16 +167,6 @@ def test_modules_of_the_working_directory_are_not_imported(supervised: Supervise
     supervised.start()
 
     assert "a foreign module" not in supervised.log
-
-
-def test_children_import_the_package_of_the_supervisor_also_in_its_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    in_checkout = import_options()
-    monkeypatch.chdir(tmp_path)
-
-    assert (in_checkout, import_options()) == ([], ["-P"])
 
 
 def test_second_receiver_on_the_data_directory_exits_and_names_the_first(supervised: Supervised) -> None:

@@ -18,7 +18,8 @@ from receiver.move.mover import Moved, Mover
 from receiver.transcode import COLUMNS
 from tests.support import engines
 
-HOUR = int(time.time()) // HOUR_S - 24
+# Noon of yesterday: with the next hour and 48 hours before it, the same days at any time of the test.
+HOUR = int(time.time()) // (24 * HOUR_S) * 24 - 12
 EPOCH = 2**64 - 5
 NAME = "trace-drain-move-test"
 NONE_UNFINISHED = UnfinishedSegments(frozenset(), frozenset())

@@ -12,28 +12,9 @@ METHODS = {"debug", "info", "warning", "error", "critical"}
 COMMON = {"segment", "drain", "path", "error", "action", "exc_info"}
 """Subject, cause (`exc_info` becomes `error`), and what the receiver does or an operator can do."""
 VALUES = {
-    *(
-        "answers",
-        "at_next_start",
-        "bytes",
-        "bytes_max",
-        "changed",
-        "chosen",
-        "connections_max",
-        "content_type",
-    ),
-    *(
-        "cut_bytes",
-        "deliveries",
-        "descriptors_max",
-        "digest",
-        "grace_s",
-        "lines",
-        "model",
-        "name",
-        "part",
-        "peer",
-    ),
+    *("answers", "at_next_start", "bytes", "bytes_max", "changed", "chosen", "connections_max"),
+    *("content_type", "cut_bytes", "deliveries", "descriptors_max", "digest", "grace_s", "lines"),
+    *("model", "name", "part", "peer"),
     *("pid", "port", "reserve", "role", "seconds", "silent_s", "spans", "status", "table"),
     "cause",  # key of a connection error; docs/operations.md has the table
 }

@@ -52,7 +52,7 @@ def forget(
 
     days: dict[str, int] = report()["days"]
     if not days:
-        click.echo("no stored span is of this project or trace")
+        click.echo("no span of this project or trace is stored")
         return
     if not yes:
         for day, spans in days.items():

@@ -13,8 +13,8 @@ A state of an installation proves that a redirect of the platform follows a requ
 Browsers do not add the session cookie to a redirect of another site, and the page that completes the
 installation changes data by GET: only this state proves that the user intended it.
 
-The key is made of the setting `api.session_key`, or is in DATA/session.key. There is no list of sessions: a
-new token, another name or a new key ends the sessions of the old key.
+The key is derived from the setting `api.session_key`, or is in DATA/session.key. There is no list of
+sessions: a new token, another name or a new key ends the sessions of the old key.
 
 Never: a token in a cookie, or the key in a log.
 """
@@ -47,7 +47,7 @@ _STATE = re.compile(r"(?P<expiry>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})\.(?P
 
 
 def load_key(data_dir: Path, text: str = "", files: Files = DISK) -> bytes:
-    """Return the key made of this text, or without a text that of the data directory.
+    """Return the key derived from this text; without a text, that of the data directory.
 
     The latter is created if it is missing or has another size.
     """
