@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO, Any, ClassVar
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -24,6 +24,7 @@ from urllib3 import BaseHTTPResponse, Timeout
 
 from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
+from receiver.engine.copying import Pieces, Read, named_pieces, pieces_of
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import (
     pool_without_redirects,
@@ -33,7 +34,8 @@ from receiver.engine.driver_internals import (
 )
 from receiver.engine.pieces import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
-from receiver.engine.sql_text import Sql
+from receiver.engine.sql_text import Sql, identifier
+from receiver.engine.store import TABLE, Parameters
 from receiver.errors import StoreTrouble
 
 CONNECT_TIMEOUT_S = 5
@@ -143,6 +145,13 @@ class ClickHouseStore(SqlStore):
         size_bytes = body.seek(0, os.SEEK_END)
         body.seek(0)
         return self._insert_body(parameters, body, {"Content-Length": str(size_bytes)})
+
+    def pieces(self, read: Read) -> Pieces:
+        """Return the rows of segments by shard. `read`: of segments."""
+        return named_pieces(self._piece_sums(read.parameters()))
+
+    def _piece_sums(self, parameters: Parameters) -> list[Any]:
+        return self._rows_of_array(pieces_of(identifier(TABLE)), parameters)
 
     def _insert_body(self, parameters: Mapping[str, str], body: IO[bytes], headers: Mapping[str, str]) -> int:
         """Send an INSERT with its rows. Returns the number of rows that the server read."""

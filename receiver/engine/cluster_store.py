@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.cluster import local_table
 from receiver.engine.columns import PROBE_OF_SHARDS
+from receiver.engine.copying import pieces_of
 from receiver.engine.sql import counts_of, headings_of, quoted_text
 from receiver.engine.sql_text import Sql, compose, identifier
 from receiver.engine.store import TABLE, Count, Parameters, RowLocation
@@ -32,6 +33,9 @@ Answers = dict[int, list[Any]]
 """Array of each replica that answered, by the number of the replica."""
 Answer = Mapping[tuple[int, int, str], int]
 """Rows on one replica by epoch, sequence number and day."""
+
+Sums = Mapping[tuple[Any, ...], tuple[int, int]]
+"""Row count and checksum of each key on one replica."""
 
 _NODES = """
 SELECT _shard_num, nodes
@@ -107,18 +111,21 @@ class ClusterStore(ClickHouseStore):
         return agreed_counts(shard_of_node, answers, expected)
 
     def _headings(self, parameters: Parameters) -> list[Any]:
-        """See `SqlStore`. As the majorities have them: one replica may lack rows for a while."""
+        return self._sums(headings_of, identifier("headings"), parameters)
+
+    def _piece_sums(self, parameters: Parameters) -> list[Any]:
+        """See `ClickHouseStore`. Of all replicas: one that is away may have rows that the others lack."""
+        return self._sums(pieces_of, identifier("pieces"), parameters, is_of_all=True)
+
+    def _sums(
+        self, statement: Callable[[Sql], Sql], column: Sql, parameters: Parameters, *, is_of_all: bool = False
+    ) -> list[Any]:
         shard_of_node = self._shard_of_node()
         answers = {
-            node: {(drain, project, hour): (rows, checksum) for drain, project, hour, rows, checksum in sums}
-            for node, sums in self._of_replicas(headings_of, identifier("headings"), parameters).items()
+            node: {tuple(key): (rows, checksum) for *key, rows, checksum in sums}
+            for node, sums in self._of_replicas(statement, column, parameters).items()
         }
-        sums: dict[tuple[object, ...], tuple[int, int]] = {}
-        for _, given, majority in _by_shard(shard_of_node, answers):
-            for key, (rows, checksum) in _agreed(given, majority, (0, 0)):
-                before = sums.get(key, (0, 0))
-                sums[key] = (before[0] + rows, (before[1] + checksum) % (1 << 64))
-        return [(*key, *value) for key, value in sums.items()]
+        return agreed_sums(shard_of_node, answers, is_of_all=is_of_all)
 
     def probe(self) -> None:
         """See `Store`. A row on each shard: a shard that fails is no fault of the data of a segment."""
@@ -165,6 +172,24 @@ def agreed_counts(
     if away := len(shard_of_node) - len(answers):
         _require_all_rows(counts, expected, f"{away} of {len(shard_of_node)} replicas")
     return counts
+
+
+def agreed_sums(
+    shard_of_node: Sequence[int], answers: Mapping[int, Sums], *, is_of_all: bool = False
+) -> list[Any]:
+    """Return keys with row count and checksum, as the majorities have them. See `agreed_counts`.
+
+    `is_of_all`: raise unless every replica answers.
+    """
+    away = len(shard_of_node) - len(answers)
+    if is_of_all and away:
+        raise _undecided(f"{away} of {len(shard_of_node)} replicas do not answer")
+    sums: dict[tuple[object, ...], tuple[int, int]] = {}
+    for _, given, majority in _by_shard(shard_of_node, answers):
+        for key, (rows, checksum) in _agreed(given, majority, (0, 0)):
+            before = sums.get(key, (0, 0))
+            sums[key] = (before[0] + rows, (before[1] + checksum) % (1 << 64))
+    return [(*key, *value) for key, value in sums.items()]
 
 
 def _by_shard(

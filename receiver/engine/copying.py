@@ -5,13 +5,13 @@ The API answers the same reads as an open store, so that a copy can be made whil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Final, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
-from receiver.engine.sql_text import Sql, compose, joined, names
-from receiver.engine.store import Parameters, Store
+from receiver.engine.sql_text import Sql, compose, identifier, joined, names
+from receiver.engine.store import TABLE, Parameters, RowSum, Store
 from receiver.model import SegmentId
 from receiver.transcode import COLUMNS
 
@@ -20,6 +20,8 @@ HOUR_NS: Final = HOUR_S * 10**9
 DAY_HOURS: Final = 24
 HOURS_MAX: Final = 2_500_000
 """Number of the last hour: later times are out of range of the table's."""
+
+SHARDS_MAX: Final = 1_000
 
 Lines = Literal["days", "hours", "segments", "event-hours"]
 Rows = Literal["spans", "events"]
@@ -43,14 +45,30 @@ ORDER BY hour
 """,
     hour_ns=HOUR_NS,
 )
-# Epoch 0 is that of the writer's probe row.
-_SEGMENTS: Final = compose("""
-SELECT SegmentEpoch AS epoch, SegmentSeq AS seq, count() AS rows, {row_checksum} AS checksum
-FROM {table}
+
+
+def _sums_of_pieces(source: Sql) -> Sql:
+    # Epoch 0 is that of the writer's probe row. The shard is as in engine/cluster.py.
+    return compose(
+        """
+SELECT cityHash64(TraceId) % {shards:UInt32} AS shard, SegmentEpoch AS epoch, SegmentSeq AS seq,
+       count() AS rows, {row_checksum} AS checksum
+FROM {source}
 WHERE {in_range} AND SegmentEpoch != 0
-GROUP BY epoch, seq
-{settings}
-""")
+GROUP BY shard, epoch, seq
+""",
+        source=source,
+    )
+
+
+def pieces_of(table: Sql) -> Sql:
+    """Return the statement that sums up the rows of segments by shard, as one array."""
+    return compose(
+        "SELECT groupArray((shard, epoch, seq, rows, checksum)) AS pieces FROM ({pieces})",
+        pieces=_sums_of_pieces(table),
+    )
+
+
 _EVENT_HOURS: Final = compose(
     """
 SELECT
@@ -70,6 +88,7 @@ _SPANS: Final = compose(
 SELECT {columns}
 FROM {table}
 WHERE {in_range} AND SegmentEpoch = {epoch:UInt64} AND SegmentSeq IN {seqs:Array(UInt64)}
+  AND cityHash64(TraceId) % {shards:UInt32} = {shard:UInt32}
 ORDER BY ProjectId, ServiceName, Timestamp, TraceId, SpanId
 {settings}
 """,
@@ -97,7 +116,7 @@ GLOBAL ANY LEFT JOIN
 ) AS Known ON cityHash64(TraceId) = TraceHash
 WHERE {in_range} AND TraceId != '' AND NOT Timestamp BETWEEN First AND Last
 GROUP BY TraceId
-{settings}
+{settings}, distributed_foreground_insert = 1
 """)
 _DELETE = """
 ALTER TABLE {table} DELETE
@@ -110,11 +129,22 @@ SETTINGS mutations_sync = 2
 _LINES: Final[Mapping[str, tuple[Sql, int]]] = {
     "days": (_DAYS, 0),
     "hours": (_HOURS, DAY_HOURS),
-    "segments": (_SEGMENTS, 1),
+    "segments": (compose("{pieces} {settings}", pieces=_sums_of_pieces(identifier(TABLE))), 1),
     "event-hours": (_EVENT_HOURS, 0),
 }
 """Statement, and the number of hours that it reads; 0: the whole table."""
 _ROWS: Final[Mapping[str, Sql]] = {"spans": _SPANS, "events": _EVENTS}
+
+
+class Piece(NamedTuple):
+    """Rows of a segment that begin in an hour and belong to a shard."""
+
+    shard: int
+    """From 0, in the order of the `Distributed` table; 0 without a cluster."""
+    segment: SegmentId
+
+
+Pieces = Mapping[Piece, RowSum]
 
 
 class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,6 +159,10 @@ class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epoch: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Epoch of the segments whose spans are read."""
     seqs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
+    shards: Annotated[int, msgspec.Meta(ge=1, le=SHARDS_MAX)] = 1
+    """Number of shards that the rows of segments are divided by."""
+    shard: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Shard whose spans are read."""
 
     @property
     def has_lines(self) -> bool:
@@ -138,10 +172,26 @@ class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def run(self, store: Store) -> Iterator[bytes]:
         """Yield the answer of a store."""
         if self.has_lines:
-            statement, hours = _LINES[self.what]
-            return store.lines(statement, _bounds(self.hour, hours) if hours else None)
-        segments: Parameters = {"epoch": self.epoch, "seqs": list(self.seqs)} if self.what == "spans" else {}
-        return store.arrow(_ROWS[self.what], {**_bounds(self.hour), **segments})
+            return store.lines(_LINES[self.what][0], self.parameters())
+        return store.arrow(_ROWS[self.what], self.parameters())
+
+    def parameters(self) -> Parameters:
+        """Return the values of the parameters of the statement."""
+        _, hours = _LINES.get(self.what, ("", 1))
+        values: dict[str, int | Sequence[int]] = dict(_bounds(self.hour, hours)) if hours else {}
+        if self.what in {"segments", "spans"}:
+            values |= {"shards": self.shards}
+        if self.what == "spans":
+            values |= {"epoch": self.epoch, "seqs": list(self.seqs), "shard": self.shard}
+        return values
+
+
+def named_pieces(sums: Iterable[Sequence[int]]) -> Pieces:
+    """Return the rows of each piece, from the fields of `pieces_of`."""
+    return {
+        Piece(shard, SegmentId(epoch, seq)): RowSum(rows, checksum)
+        for shard, epoch, seq, rows, checksum in sums
+    }
 
 
 def complete_companion(store: Store, hour: int) -> None:

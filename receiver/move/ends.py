@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from receiver.durable.files import DISK
-from receiver.engine.copying import Read
-from receiver.engine.store import RowSum, Store
+from receiver.engine.copying import Pieces, Read, named_pieces
+from receiver.engine.store import Store
 from receiver.errors import CommandFailed, StoreTrouble
 from receiver.journal.heads import pending_segments
 from receiver.journal.names import epoch_of
@@ -55,9 +55,11 @@ def lines_of(store: Store, read: Read) -> list[Row]:
     return [orjson.loads(line) for piece in read.run(store) for line in piece.splitlines()]
 
 
-def segment_sums(lines: list[Row]) -> dict[SegmentId, RowSum]:
-    """Return the rows of each segment, from the lines of a read of segments."""
-    return {SegmentId(row["epoch"], row["seq"]): RowSum(row["rows"], row["checksum"]) for row in lines}
+def pieces_in(lines: list[Row]) -> Pieces:
+    """Return the rows of each piece, from the lines of a read of segments."""
+    return named_pieces(
+        (line["shard"], line["epoch"], line["seq"], line["rows"], line["checksum"]) for line in lines
+    )
 
 
 class UnfinishedSegments(NamedTuple):

@@ -2,9 +2,9 @@
 
     read the source ──▶ list the journal ──▶ read the target ──▶ copy what it lacks ──▶ read both again
 
-The unit is the rows of one segment that begin in one hour. They are sent in one INSERT, which one partition
-stores completely or not at all. The rows that are compared are the only state, so a move that was killed is
-continued by another one.
+The unit is the rows of one segment that begin in one hour, and on a cluster those of one shard. They are sent
+in one INSERT, which one partition stores completely or not at all. The rows that are compared are the only
+state, so a move that was killed is continued by another one.
 
 Invariant: a segment is copied only if it was not in the journal after its rows were read. Its rows were then
     counted, and no writer inserts any of them again, into either store.
@@ -15,7 +15,7 @@ Invariant: after an INSERT whose outcome is unknown, the rows are counted before
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -24,12 +24,21 @@ from secrets import token_hex
 from tempfile import SpooledTemporaryFile
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from receiver.engine.clickhouse import ClickHouseStore
-from receiver.engine.copying import DAY_HOURS, HOUR_S, Read, complete_companion, delete_segments
+from receiver.engine.copying import (
+    DAY_HOURS,
+    HOUR_S,
+    Piece,
+    Pieces,
+    Read,
+    complete_companion,
+    delete_segments,
+)
 from receiver.engine.store import DEPLOYMENT_EVENTS, TABLE, RowSum
 from receiver.errors import CommandFailed, StoreTrouble
-from receiver.model import SegmentId
-from receiver.move.ends import MoveSource, Row, UnfinishedSegments, lines_of, segment_sums
+from receiver.move.ends import MoveSource, Row, UnfinishedSegments, lines_of, pieces_in
 from receiver.sizes import counted, duration_text
 from receiver.time_range import instant_text
 
@@ -50,8 +59,6 @@ STOP_S = 120.0
 STOP_POLL_S = 0.5
 EXPIRY_MARGIN_S = HOUR_S
 """Rows that expire sooner are not copied: they could be gone before they are compared."""
-
-Segments = Mapping[SegmentId, RowSum]
 
 
 class Moved(NamedTuple):
@@ -148,36 +155,43 @@ class Mover:
 
     def _compare_and_copy(self, hour: int, ok: int) -> bool:
         """Copy what the target lacks of an hour. Returns whether it lacked nothing."""
-        read = Read("segments", hour)
-        wanted = segment_sums(self.source.lines(read))
+        shards = self.target.shards()
+        read = Read("segments", hour, shards=shards or 1)
+        wanted = pieces_in(self.source.lines(read))
         if not wanted:
             return True
         # After the rows were read: a segment that is gone from the journal is complete in them.
         unfinished = self.unfinished()
-        final = {segment: rows for segment, rows in wanted.items() if not unfinished.holds(segment)}
-        stored = segment_sums(lines_of(self.target, read))
-        lacking = lacking_segments(final, stored, hour)
+        final = {piece: rows for piece, rows in wanted.items() if not unfinished.holds(piece.segment)}
+        stored = self.target.pieces(read)
+        lacking = lacking_pieces(final, stored, hour)
         if not lacking:
             complete_companion(self.target, hour)
             self._equal += _row_count(final)
             self._unfinished += _row_count(wanted) - _row_count(final)
             return True
-        if in_part := sorted(lacking.keys() & stored.keys()):
+        if in_part := sorted({piece.segment for piece in lacking.keys() & stored.keys()}):
             segments = counted(len(in_part), "segment")
+            if shards:
+                raise CommandFailed(
+                    f"{_hour_text(hour)}: the cluster has a part of {segments}, such as {in_part[0]}; "
+                    "expected all rows of a shard, or none: delete the rows of these segments there"
+                )
             self.report(f"{_hour_text(hour)}: the target has a part of {segments}; it is deleted and copied")
             delete_segments(self.target, hour, in_part)
         for chunk in chunks(lacking):
-            self._copy(hour, chunk, ok)
+            self._copy(read, chunk, ok)
         return False
 
-    def _copy(self, hour: int, chunk: Sequence[SegmentId], ok: int) -> None:
-        """Copy the rows of segments with the same epoch in one INSERT; in several if they are too large."""
-        read = Read("spans", hour, chunk[0].epoch, tuple(segment.seq for segment in chunk))
-        if self._insert(TABLE, read, f"{hour} {chunk}", ok, is_divisible=len(chunk) > 1):
+    def _copy(self, compared: Read, chunk: Sequence[Piece], ok: int) -> None:
+        """Copy pieces of the same epoch and shard in one INSERT; in several if they are too large."""
+        first, seqs = chunk[0], tuple(piece.segment.seq for piece in chunk)
+        read = replace(compared, what="spans", epoch=first.segment.epoch, seqs=seqs, shard=first.shard)
+        if self._insert(TABLE, read, str(read), ok, is_divisible=len(chunk) > 1):
             return
         half = len(chunk) // 2
-        self._copy(hour, chunk[:half], ok)
-        self._copy(hour, chunk[half:], ok)
+        self._copy(compared, chunk[:half], ok)
+        self._copy(compared, chunk[half:], ok)
 
     def _insert(self, table: str, read: Read, identity: str, ok: int, *, is_divisible: bool = False) -> bool:
         """Insert the rows of a read. Returns False if they are too large; then nothing was sent."""
@@ -214,33 +228,37 @@ class Mover:
         return not lacking
 
 
-def lacking_segments(final: Segments, stored: Segments, hour: int) -> dict[SegmentId, RowSum]:
-    """Return the segments of which the target has no rows or a part. Raises if it has other rows."""
-    lacking = {segment: rows for segment, rows in final.items() if stored.get(segment) != rows}
-    for segment, rows in lacking.items():
-        found = stored.get(segment, RowSum())
+def lacking_pieces(final: Pieces, stored: Pieces, hour: int) -> Pieces:
+    """Return the pieces of which the target has no rows or a part. Raises if it has other rows."""
+    lacking = {piece: rows for piece, rows in final.items() if stored.get(piece) != rows}
+    for piece, rows in lacking.items():
+        found = stored.get(piece, RowSum())
         if found.rows >= rows.rows:
             raise CommandFailed(
-                f"the target has other rows of segment {segment} in the hour {_hour_text(hour)}: "
+                f"the target has other rows of segment {piece.segment} in the hour {_hour_text(hour)}: "
                 f"{counted(found.rows, 'row')} with checksum {found.checksum}; expected "
                 f"{counted(rows.rows, 'row')} with checksum {rows.checksum}, a part of them, or none"
             )
     return lacking
 
 
-def chunks(lacking: Segments) -> Iterator[list[SegmentId]]:
-    """Divide segments into groups for one INSERT, each of one epoch."""
-    chunk: list[SegmentId] = []
+def chunks(lacking: Pieces) -> Iterator[list[Piece]]:
+    """Divide pieces into groups for one INSERT, each of one epoch and shard."""
+    chunk: list[Piece] = []
     rows = 0
-    for segment in sorted(lacking):
-        is_full = len(chunk) == CHUNK_SEGMENTS_MAX or rows + lacking[segment].rows > CHUNK_ROWS_MAX
-        if chunk and (is_full or chunk[0].epoch != segment.epoch):
+    for piece in sorted(lacking):
+        is_full = len(chunk) == CHUNK_SEGMENTS_MAX or rows + lacking[piece].rows > CHUNK_ROWS_MAX
+        if chunk and (is_full or _target_part(chunk[0]) != _target_part(piece)):
             yield chunk
             chunk, rows = [], 0
-        chunk.append(segment)
-        rows += lacking[segment].rows
+        chunk.append(piece)
+        rows += lacking[piece].rows
     if chunk:
         yield chunk
+
+
+def _target_part(piece: Piece) -> tuple[int, int]:
+    return piece.shard, piece.segment.epoch
 
 
 def midnight_of(day: str) -> datetime:
@@ -252,8 +270,8 @@ def _hour_sums(lines: list[Row]) -> dict[int, RowSum]:
     return {row["hour"]: RowSum(row["rows"], row["checksum"]) for row in lines}
 
 
-def _row_count(segments: Segments) -> int:
-    return sum(rows.rows for rows in segments.values())
+def _row_count(pieces: Pieces) -> int:
+    return sum(rows.rows for rows in pieces.values())
 
 
 def _hour_text(hour: int) -> str:

@@ -13,12 +13,15 @@ from click.testing import Result
 
 from receiver.cli.receiver import store_move
 from receiver.config.addresses import StoreUrl
+from receiver.engine import opening
 from receiver.errors import StoreTrouble
+from receiver.move.ends import OpenStore
 from receiver.settings import Settings
 from tests.support import engines
 from tests.support.cases import each_case
 from tests.support.commands import run, stored_spans
 from tests.support.moves import HOUR, content
+from tests.support.one_node_cluster import CLUSTER, OneNodeCluster
 from tests.support.server_process import Server
 
 SPANS = [
@@ -54,6 +57,39 @@ def test_move_prints_progress_and_when_the_embedded_store_may_be_deleted(
     assert move(data_dir, url).stdout.startswith("0 spans copied; 10 spans")
     with closing(engines.connected(url, database=database)) as store:
         assert content(store)[0] == 10
+
+
+def test_move_to_a_cluster_says_what_to_set(
+    data_dir: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = f"moved_{uuid4().hex}"
+    url = f"http://default@127.0.0.1:{server.port}/{database}"
+    opened: list[str] = []
+
+    def cluster_of(url: StoreUrl, settings: Settings) -> OneNodeCluster:
+        opened.append(settings.store.cluster)
+        store = engines.connected(f"http://127.0.0.1:{url.port}", database=database)
+        store.create_database()
+        return OneNodeCluster(store, database)
+
+    class RunningReceiver(OpenStore):
+        def __init__(self, settings: Settings, _state: object) -> None:
+            super().__init__(opening.open_store(settings, disk_free_min=lambda: 1))
+
+    monkeypatch.setattr(store_move, "open_server", cluster_of)
+    monkeypatch.setattr(store_move, "running_receiver", lambda _: object())
+    monkeypatch.setattr(store_move, "_has_embedded_store", lambda *_: True)
+    monkeypatch.setattr(store_move, "ReceiverSource", RunningReceiver)
+
+    result = move(data_dir, url, "--cluster", CLUSTER)
+
+    assert result.exit_code == 0, result.output
+    assert opened == [CLUSTER]
+    first, last = result.stdout.splitlines()
+    assert first == f"10 spans copied; 10 spans of the embedded store are in {url}, each once"
+    assert last.startswith(
+        f'now set store.url = "{url}" and store.cluster = "{CLUSTER}", restart the receiver'
+    )
 
 
 def test_store_with_segments_in_the_journal_may_not_be_deleted(data_dir: str, server: Server) -> None:

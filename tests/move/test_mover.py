@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from receiver.engine.clickhouse import ClickHouseStore
-from receiver.engine.copying import HOUR_S, Read
+from receiver.engine.copying import HOUR_S, Piece, Read
 from receiver.engine.store import RowSum, Store
 from receiver.errors import CommandFailed, StoreTrouble
 from receiver.model import SegmentId
@@ -351,14 +351,25 @@ def test_large_body_of_several_segments_is_sent_in_parts(move: Move, monkeypatch
     assert content(move.target) == content(move.source)
 
 
-def test_insert_has_segments_of_one_epoch_and_a_limited_number_of_rows_and_segments(
+def test_insert_has_segments_of_one_epoch_and_shard_and_a_limited_number_of_rows_and_segments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mover, "CHUNK_ROWS_MAX", 10)
     monkeypatch.setattr(mover, "CHUNK_SEGMENTS_MAX", 3)
     rows = {(1, 1): 4, (1, 2): 6, (1, 3): 20, (1, 5): 1, (1, 6): 1, (1, 7): 1, (1, 8): 1, (2, 1): 1}
-    lacking = {SegmentId(*pair): RowSum(count) for pair, count in rows.items()}
+    lacking = {Piece(0, SegmentId(*pair)): RowSum(count) for pair, count in rows.items()}
+    lacking[Piece(1, SegmentId(2, 1))] = RowSum(1)
 
-    groups = [[(part.epoch, part.seq) for part in chunk] for chunk in chunks(lacking)]
+    groups = [
+        [(piece.shard, piece.segment.epoch, piece.segment.seq) for piece in chunk]
+        for chunk in chunks(lacking)
+    ]
 
-    assert groups == [[(1, 1), (1, 2)], [(1, 3)], [(1, 5), (1, 6), (1, 7)], [(1, 8)], [(2, 1)]]
+    assert groups == [
+        [(0, 1, 1), (0, 1, 2)],
+        [(0, 1, 3)],
+        [(0, 1, 5), (0, 1, 6), (0, 1, 7)],
+        [(0, 1, 8)],
+        [(0, 2, 1)],
+        [(1, 2, 1)],
+    ]

@@ -239,7 +239,9 @@ class Handler(BaseHTTPRequestHandler):
                     killed.set()
             return "SELECT 'waiting' AS kill_status WHERE 0 FORMAT Native"
         ids = ", ".join(f"'{query_id}'" for query_id in self.engine.running if query_id != query.query_id)
-        processes = f"(SELECT arrayJoin(CAST([{ids}], 'Array(String)')) AS query_id)"
+        processes = (
+            f"(SELECT arrayJoin(CAST([{ids}], 'Array(String)')) AS query_id, query_id AS initial_query_id)"
+        )
         return query.sql.replace("system.processes", processes)
 
     def answer_error(self, text: str) -> None:

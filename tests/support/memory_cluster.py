@@ -93,6 +93,9 @@ class Shard:
 class MemoryCluster(MemoryStore):
     """Store contract of a cluster, with faults that a random generator chooses while `is_faulty`."""
 
+    away, settled = 0.2, 0.5
+    """Probability that a shard has a replica that is away during a count, and that a part reaches all."""
+
     def __init__(self, random: Random, shards: int = 2) -> None:
         super().__init__()
         self.random = random
@@ -162,13 +165,8 @@ class MemoryCluster(MemoryStore):
         self.late = [statement for statement in self.late if not statement[1].startswith(prefix)]
 
     def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
-        """See `Store`. Some replicas are away, and some parts reach the others, between two counts."""
-        for shard in self.nodes:
-            is_away = self.is_faulty and self.random.random() < 0.2
-            shard.away = {self.random.randrange(REPLICAS)} if is_away else set()
-            for part in [part for part in shard.parts if part.resolve]:
-                if not self.is_faulty or self.random.random() < 0.5:
-                    self._resolve(part)
+        """See `Store`."""
+        self.lose_replicas()
         node_shards = [number for number in range(1, self.shards() + 1) for _ in range(REPLICAS)]
         expected = {location.segment: location.rows for location in locations}
         answers = {
@@ -180,6 +178,15 @@ class MemoryCluster(MemoryStore):
         for epoch, seq, day, rows in agreed_counts(node_shards, answers, expected):
             counts.setdefault(SegmentId(epoch, seq), {})[day] = rows
         return dict(counts)
+
+    def lose_replicas(self) -> None:
+        """Between two counts: some replicas are away, and some parts reach the others."""
+        for shard in self.nodes:
+            is_away = self.is_faulty and self.random.random() < self.away
+            shard.away = {self.random.randrange(REPLICAS)} if is_away else set()
+            for part in [part for part in shard.parts if part.resolve]:
+                if not self.is_faulty or self.random.random() < self.settled:
+                    self._resolve(part)
 
     @staticmethod
     def _resolve(part: Part) -> None:

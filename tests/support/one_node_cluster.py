@@ -7,10 +7,11 @@ to `Merge` tables. `system.clusters` and `system.macros` are lists of the test.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
 from receiver.config.addresses import parse_store_url
+from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.cluster_store import ClusterStore
 from receiver.engine.store import Parameters, Store
 
@@ -23,6 +24,7 @@ _REWRITTEN = (
     (r"\(name, engine\)", "(name, if(engine = 'Merge', 'Distributed', engine))"),
     (" ON CLUSTER 'prod'", ""),
     (r"Replicated(\w*MergeTree)\('[^']*', '[^']*'(?:, )?", r"\1("),
+    (r"^\s*INSERT INTO (otel_\w+) \(", r"INSERT INTO \1_local ("),
     (r"\breplicated_deduplication_window = ", "non_replicated_deduplication_window = "),
     (r",\s+replicated_deduplication_window_seconds = \d+", ""),
     (r"Distributed\('prod', '(\w+)', '(\w+)'[^\n]*\)", r"Merge('\1', '^\2$')"),
@@ -52,6 +54,13 @@ class OneNodeCluster(ClusterStore):
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         return self._inner.rows(self._rewritten(statement), parameters)
+
+    def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        return self._inner.lines(self._rewritten(statement), parameters)
+
+    def insert_arrow(self, table: str, body: IO[bytes], *, token: str, query_id: str) -> int:
+        assert isinstance(self._inner, ClickHouseStore)
+        return self._inner.insert_arrow(f"{table}_local", body, token=token, query_id=query_id)
 
     def command(self, statement: str) -> None:
         self.commands.append(statement)

@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 28_240,
+    "receiver": 28_342,
     "receiver/console": 30_270,
     "receiver/platform": 6_490,
-    "tests": 81_485,
+    "tests": 81_760,
     "receiver/cli": 6_211,
     "testing": 6_530,
 }

@@ -11,7 +11,7 @@ import msgspec
 from receiver import transcode
 from receiver.cli.shell.api_client import query_receiver, store_of
 from receiver.cli.shell.group import CommandGroup, examples
-from receiver.cli.shell.options import config_option, data_option, loaded_with
+from receiver.cli.shell.options import cluster_option, config_option, data_option, loaded_with
 from receiver.cli.shell.table import lines_of, wide_option
 from receiver.engine import promoted
 from receiver.engine import schema as tables
@@ -22,11 +22,6 @@ from receiver.sizes import counted
 from receiver.store_process.lost_tables import LostTables
 from receiver.supervisor.state import running_receiver
 
-cluster_option = click.option(
-    "--cluster",
-    metavar="NAME",
-    help="Cluster with the tables on every node, as in system.clusters. [store.cluster]",
-)
 policy_option = click.option(
     "--storage-policy", metavar="NAME", help="Storage policy of the spans. [store.storage_policy]"
 )

@@ -1,6 +1,7 @@
-"""`trace-drain store move --to URL`: copies the embedded store to a server while the receiver runs.
+"""`trace-drain store move --to URL`: copies the embedded store to a server or cluster.
 
-While the receiver has the embedded store open, its API reads it. Otherwise the command opens it itself.
+The receiver may run meanwhile: while it has the embedded store open, its API reads it. Otherwise the command
+opens it itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 from receiver import transcode
 from receiver.cli.shell.api_client import download, query_receiver, store_of
 from receiver.cli.shell.group import examples
-from receiver.cli.shell.options import FILE_PATH, config_option, data_dir_of, data_option
+from receiver.cli.shell.options import FILE_PATH, cluster_option, config_option, data_dir_of, data_option
 from receiver.config.addresses import StoreUrl, parse_store_url
 from receiver.config.load import Sources
 from receiver.console.api.lines import ARROW
@@ -38,6 +39,7 @@ PATH: Final = "/api/v1/store/read"
 @click.command(
     epilog=examples(
         "trace-drain store move --to http://trace_drain@clickhouse:8123/otel --password-file pw",
+        "trace-drain store move --to http://clickhouse:8123/otel --cluster production",
     )
 )
 @config_option
@@ -46,14 +48,25 @@ PATH: Final = "/api/v1/store/read"
 @click.option(
     "--password-file", type=FILE_PATH, metavar="FILE", help="File with the password. [store.password]"
 )
-def move(config: str | None, data: str | None, *, to: str, password_file: str | None) -> None:
-    """Copy the embedded store to a ClickHouse server, and verify what is there.
+@cluster_option
+def move(
+    config: str | None, data: str | None, *, to: str, password_file: str | None, cluster: str | None
+) -> None:
+    """Copy the embedded store to a ClickHouse server or cluster, and verify what is there.
 
     The receiver may run meanwhile. A command that was interrupted continues when it is run again. Then set
     store.url to the same URL, restart the receiver, and run the command again for the rest.
     """
     url = _server_url(to)
-    settings = _settings(config, data, to, password_file)
+    flags = {
+        "--to": ("store.url", to),
+        "--data": ("data_dir", data),
+        "--password-file": ("store.password_file", password_file),
+        "--cluster": ("store.cluster", cluster),
+    }
+    given = {flag: (key, value) for flag, (key, value) in flags.items() if value is not None}
+    # As they will be once the receiver stores into the server.
+    settings = Sources(config, dict(os.environ), given).load().settings
     data_dir = data_dir_of(settings)
     with ExitStack() as resources:
         resources.enter_context(only_move(data_dir))
@@ -65,7 +78,7 @@ def move(config: str | None, data: str | None, *, to: str, password_file: str | 
             opening = store_of(_with_embedded_store(settings), is_in_use=state is not None)
             source = OpenStore(resources.enter_context(opening))
         moved = _move(settings, url, source, data_dir)
-    for line in _result(moved, url, data_dir, is_open=isinstance(source, ReceiverSource)):
+    for line in _result(moved, url, settings, is_open=isinstance(source, ReceiverSource)):
         click.echo(line)
 
 
@@ -79,17 +92,6 @@ def _server_url(to: str) -> StoreUrl:
     if url.password:
         raise OperatorError("--to contains a password, which others can read; expected --password-file FILE")
     return url
-
-
-def _settings(config: str | None, data: str | None, to: str, password_file: str | None) -> Settings:
-    """Return the settings as they will be once the receiver stores into the server."""
-    flags = {
-        "--to": ("store.url", to),
-        "--data": ("data_dir", data),
-        "--password-file": ("store.password_file", password_file),
-    }
-    given = {flag: (key, value) for flag, (key, value) in flags.items() if value is not None}
-    return Sources(config, dict(os.environ), given).load().settings
 
 
 @contextmanager
@@ -133,14 +135,10 @@ class ReceiverSource:
 
 
 def _move(settings: Settings, url: StoreUrl, source: MoveSource, data_dir: Path) -> Moved:
-    if settings.store.cluster:
-        raise OperatorError(
-            "store.cluster is set; a move goes to one server: expected the settings without it, or an empty "
-            "cluster, to which `serve` stores new spans"
-        )
     try:
         with closing(open_server(url, settings)) as target:
-            for name in schema.apply(target, transcode.SCHEMAS, *schema.wanted(settings)):
+            wanted, layout = schema.wanted(settings), schema.layout_of(settings)
+            for name in schema.apply(target, transcode.SCHEMAS, *wanted, layout=layout):
                 click.echo(f"applied {name}", err=True)
             return Mover(
                 source,
@@ -155,8 +153,8 @@ def _move(settings: Settings, url: StoreUrl, source: MoveSource, data_dir: Path)
         raise CommandFailed(f"the server: {trouble.label}; run the command again to continue") from trouble
 
 
-def _result(moved: Moved, url: StoreUrl, data_dir: Path, *, is_open: bool) -> Iterator[str]:
-    place = url.without_password()
+def _result(moved: Moved, url: StoreUrl, settings: Settings, *, is_open: bool) -> Iterator[str]:
+    place, cluster = url.without_password(), settings.store.cluster
     yield (
         f"{counted(moved.copied, 'span')} copied; {counted(moved.equal, 'span')} of the embedded store are "
         f"in {place}, each once"
@@ -167,6 +165,8 @@ def _result(moved: Moved, url: StoreUrl, data_dir: Path, *, is_open: bool) -> It
             "command again when it has stored them"
         )
     if is_open:
-        yield f'now set store.url = "{place}", restart the receiver, and run the command again'
+        also = f' and store.cluster = "{cluster}"' if cluster else ""
+        yield f'now set store.url = "{place}"{also}, restart the receiver, and run the command again'
     elif not moved.unfinished:
-        yield f"if the receiver's store.url is {place}, '{data_dir / 'store'}' may be deleted"
+        store = data_dir_of(settings) / "store"
+        yield f"if the receiver's store.url is {place}, '{store}' may be deleted"

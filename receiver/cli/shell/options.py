@@ -57,6 +57,11 @@ format_option = click.option(
     help="json: one object per line.",
 )
 data_option = click.option("--data", **DATA)
+cluster_option = click.option(
+    "--cluster",
+    metavar="NAME",
+    help="Cluster with the tables on every node, as in system.clusters. [store.cluster]",
+)
 
 
 def settings_options(command: Command) -> Command:
