@@ -105,6 +105,12 @@ class Commands(CommandGroup):
         ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse text with surrogates, which other bytes than UTF-8 become and nothing can encode."""
+        if any("\ud800" <= character <= "\udfff" for arg in args for character in arg):
+            raise click.UsageError("an argument has bytes that are not UTF-8; expected UTF-8", ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. `docs/operations.md` has the table of exit codes."""
         # Before anything opens a file, which would get the free number.

@@ -124,7 +124,8 @@ def test_closed_standard_descriptors_are_not_reused() -> None:
         pytest.param("dead drop --data=. --yes ''", id="an empty id"),
         pytest.param("load http://127.0.0.1:1 --duration nan", id="duration is not a number"),
         pytest.param("load http://127.0.0.1:1 --rate inf --requests 1", id="infinite rate"),
-        pytest.param("sampling explain 4bf92f3577b34da6a3ce929d0e0e4736 --tracestate \udcff", id="not UTF-8"),
+        pytest.param("sampling explain 4bf92f3577b34da6a3ce929d0e0e4736 --tracestate \u00e9", id="not ASCII"),
+        pytest.param("spans --service \udcff", id="not UTF-8"),
     ],
 )
 def test_invalid_value_is_refused_with_the_expected_value(arguments: str) -> None:
