@@ -1,6 +1,7 @@
 """Deletions of spans: each is counted by the ledger before its rows are deleted.
 
-    count ─▶ DATA/deletion.json ─▶ ledger: stored → deleted ─▶ DELETE ─▶ no row left ─▶ unlink ─▶ settle
+    count ─▶ DATA/deletion.json ─▶ ledger: stored → deleted ─▶ DELETE ─▶ no row left ─▶ DELETE in rollups
+          ─▶ unlink ─▶ settle
 
 A kill or an error at any step leaves the file, and `advance` continues from it. Until the file is gone, the
 ledger counts rows as deleted that may still be in the table, so `ledger --verify` answers nothing then.
@@ -27,9 +28,9 @@ import structlog
 
 from receiver.deletion.rows import Chosen, Deletion, epochs_in
 from receiver.durable.files import DISK, Files, unlink_if_exists, write_durably
-from receiver.engine.retention import empty_rollups
+from receiver.engine.retention import ROLLUP_TABLES, delete_rollup_rows
 from receiver.engine.sql_text import compose
-from receiver.engine.store import Store
+from receiver.engine.store import TABLE, Store
 from receiver.errors import DiskTrouble, StoreTrouble, place_and_reason
 from receiver.ledger.balance import LiveBalanceSource
 from receiver.logs import limited
@@ -42,7 +43,7 @@ NAMED_MAX: Final = 5
 
 _MUTATIONS: Final = compose("""
 SELECT latest_fail_reason FROM system.mutations
-WHERE database = currentDatabase() AND table = '{table}' AND NOT is_done
+WHERE database = currentDatabase() AND table IN {tables:Array(String)} AND NOT is_done
 {settings}
 """)
 
@@ -63,6 +64,8 @@ class Deletions:
         self._due_s = 0.0
         self.trouble = ""
         """Reason that the deletion does not go on; empty if there is none."""
+        self._is_in_rollups = False
+        """Whether this process has begun to delete the rows of the rollups."""
         self._pending: Deletion | None = None
         if files.size_bytes(path) is not None:
             self._pending = _decoded(path, files.read(path))
@@ -135,23 +138,30 @@ class Deletions:
             known = list(self._balances.balance().sums.epochs)
             ledger.record_deletion(deletion.id, deletion.by_heading(self._store, known))
         if deletion.count(self._store):
-            self._delete(deletion)
+            if not self._is_mutated(TABLE):
+                deletion.delete(self._store)
             # A whole day is gone at once. Mutations are waited for by the next calls.
             if deletion.count(self._store):
                 return
-        if not deletion.is_all:
-            # They have names and values of these spans.
-            empty_rollups(self._store)
+        if not deletion.is_all and not self._are_rollups_clean(deletion.day):
+            return
         unlink_if_exists(self._path, self._files)
-        self._pending = None
+        self._pending, self._is_in_rollups = None, False
         ledger.settle_deletions(None)
         structlog.get_logger().info(f"spans of the day {deletion.day} are deleted")
 
-    def _delete(self, deletion: Deletion) -> None:
-        mutations = self._store.rows(_MUTATIONS)
-        if not mutations:
-            deletion.delete(self._store)
+    def _are_rollups_clean(self, day: str) -> bool:
+        """Delete the rows of the rollups for this day: they have names and values of its spans."""
+        if not self._is_in_rollups:
+            delete_rollup_rows(self._store, day)
+            self._is_in_rollups = True
+        return not self._is_mutated(*ROLLUP_TABLES)
+
+    def _is_mutated(self, *tables: str) -> bool:
+        """Return whether a mutation of these tables is not done, and note why it fails."""
+        mutations = self._store.rows(_MUTATIONS, {"tables": list(tables)})
         self.trouble = next((reason for (reason,) in mutations if reason), "")
+        return bool(mutations)
 
 
 def _nothing_deleted(error: OSError) -> DiskTrouble:

@@ -1,6 +1,6 @@
 """Retention rules: spans of some projects and drains are deleted before the others.
 
-Once a day and at the start, because all rollups are derived again after each deletion of some rows of a day.
+Once a day and at the start, because each deletion rewrites a day, and its rollups are derived again.
 
 Invariant: spans are deleted by whole days, and only if the whole day is older than the days of a rule.
 """

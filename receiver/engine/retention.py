@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from receiver.engine.cluster import Layout
+from receiver.engine.sql_text import compose, identifier
 from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store
 
 ROLLUP_TABLES = (
@@ -20,6 +21,10 @@ ROLLUP_TABLES = (
     "otel_calls",
 )
 """Tables whose rows expire a week after the spans that they were derived from; the slots first."""
+_DELETE_HOURS = """
+ALTER TABLE {rollup} DELETE WHERE Hour >= {midnight} - 3600 AND Hour <= {midnight} + 86400
+SETTINGS mutations_sync = 0
+"""
 _TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
 
@@ -41,6 +46,16 @@ def empty_rollups(store: Store) -> None:
     # The slots first: no query reads rows without a slot, while a slot without its rows would fail the proof.
     for table in ROLLUP_TABLES:
         store.command(f"TRUNCATE TABLE {table}")
+
+
+def delete_rollup_rows(store: Store, day: str) -> None:
+    """Begin to delete the rows of the rollups for a day, written like the table's partition.
+
+    Also for the hours beside it, because calls are counted in the hour of the called span.
+    """
+    midnight = compose("toDateTime(YYYYMMDDToDate({day}), 'UTC')", day=int(day))
+    for table in ROLLUP_TABLES:
+        store.command(compose(_DELETE_HOURS, rollup=identifier(table), midnight=midnight))
 
 
 def set_retention(store: Store, retention_days: int, layout: Layout) -> list[str]:

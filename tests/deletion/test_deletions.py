@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from receiver.console.queries.rollup.proof import read_mutations
 from receiver.deletion.rows import Chosen, Deletion
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.retention import ROLLUP_TABLES
@@ -178,14 +179,23 @@ def test_rows_of_unknown_origin_are_deleted_and_not_counted(workspace: Workspace
     assert line_of(workspace, "a").deleted == 2
 
 
-def test_rollups_are_emptied_because_they_have_names_and_values_of_the_spans(workspace: Workspace) -> None:
+def test_rollups_lose_the_rows_of_the_day_which_have_names_and_values_of_the_spans(
+    workspace: Workspace,
+) -> None:
     workspace.send("a", 1)
     workspace.writer.drain()
-    workspace.store.command("INSERT INTO otel_errors (Hour, ServiceName) VALUES (now(), 'secret')")
+    midnight = "toStartOfDay(now(), 'UTC')"
+    hours = f"{midnight} + 3600 * arrayJoin([-2, -1, 0, 23, 24, 25])"
+    for table in ROLLUP_TABLES:
+        workspace.store.command(f"INSERT INTO {table} (Hour) SELECT {hours}")
 
     delete(workspace, Chosen(project="a"))
 
-    assert not any(rows_of(workspace.store, table) for table in ROLLUP_TABLES)
+    for table in ROLLUP_TABLES:
+        left = workspace.store.rows(f"SELECT (Hour - {midnight}) / 3600 FROM {table} ORDER BY Hour")  # noqa: S608 - ours
+        assert left == [(-2,), (25,)], table
+    # Which the rollups of other days outlast.
+    assert read_mutations(workspace.store)[-1][1] == day_of(workspace)
 
 
 def test_difference_is_unverifiable_until_the_rows_are_gone(

@@ -192,7 +192,12 @@ class ReceiverProcess:
             return False
 
     def wait_until_readable(self, trace: int) -> None:
-        self.wait_until(lambda: self.is_readable(trace), f"trace {trace} is not readable")
+        try:
+            self.wait_until(lambda: self.is_readable(trace), f"trace {trace} is not readable")
+        except AssertionError as error:
+            for path in (f"traces/{trace:032x}", f"spans?since=24h&limit={SPANS_MAX}", "ledger?since=2h"):
+                error.add_note(f"GET {path}: {self.get(f'/api/v1/{path}')}"[:2_000])
+            raise
 
     def spans(self) -> list[Row]:
         """Return all rows of the last day."""

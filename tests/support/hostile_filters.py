@@ -28,6 +28,7 @@ class RecordingStore:
     """Store that keeps its statements. It runs them on another store, or returns nothing."""
 
     definition_version = None
+    embedded = True
 
     def __init__(self, store: Store | None = None) -> None:
         self._store = store

@@ -123,6 +123,7 @@ class InterleavedStore:
     """Store in which something happens before a statement."""
 
     definition_version = None
+    embedded = True
 
     def __init__(self, store: Store, statement: int, event: Callable[[], object]) -> None:
         self._store = store
@@ -140,6 +141,7 @@ class KilledStore:
     """Store whose process is killed before or after a statement."""
 
     definition_version = None
+    embedded = True
 
     def __init__(self, store: Store, statement: int, *, is_after: bool) -> None:
         self._store = store

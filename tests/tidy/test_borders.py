@@ -13,11 +13,11 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 28_342,
-    "receiver/console": 30_270,
+    "receiver": 28_367,
+    "receiver/console": 30_315,
     "receiver/platform": 6_490,
-    "tests": 81_760,
-    "receiver/cli": 6_211,
+    "tests": 81_836,
+    "receiver/cli": 6_217,
     "testing": 6_530,
 }
 """Area → maximum number of lines of its code."""

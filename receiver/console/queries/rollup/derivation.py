@@ -103,9 +103,12 @@ class DayReport(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Return whether slots cover all spans of the day, up to the same recent receive time."""
-        received_to_ms = {slot.received_to_ms for slot in self.day.slots.values()}
-        return self.is_covered and len(received_to_ms) == 1 and min(received_to_ms) >= self.settled_from_ms
+        """Return whether slots cover all spans of the day, up to the same receive time and mutation."""
+        states = {(slot.source, slot.received_to_ms) for slot in self.day.slots.values()}
+        if not self.is_covered or len(states) > 1:
+            return False
+        [(source, received_to_ms)] = states
+        return source == self.day.source and received_to_ms >= self.settled_from_ms
 
 
 def insert_statement(rollup: Rollup) -> Sql:
@@ -261,7 +264,7 @@ def derive_due(
                 return
             if derive(store, hours, closing):
                 yield hours
-        __add_up(store, report, closing)
+        _add_up_day(store, report, closing)
         _derive_calls(store, report.day.number, may_continue)
 
 
@@ -277,7 +280,7 @@ def _derive_calls(store: Store, number: int, may_continue: Callable[[], bool]) -
             derive_calls(store, first, end, keys)
 
 
-def __add_up(store: Store, report: DayReport, closing: Closing) -> None:
+def _add_up_day(store: Store, report: DayReport, closing: Closing) -> None:
     """Write the rows by day of a day whose hours are all derived."""
     if report.day.hours.stop > closing.hour_end:
         return
@@ -291,11 +294,13 @@ def _settle(store: Store, report: DayReport, closing: Closing) -> None:
     """Extend the slots of a whole day to all spans received until now.
 
     Queries look for late spans among the spans received after `received_to_ms`. If that stayed at the time
-    when the hour was closed, they would have to read the spans of all later hours and days.
+    when the hour was closed, they would have to read the spans of all later hours and days. The source is
+    raised before the engine forgets the mutations since the derivation.
     """
     if report.is_covered and not report.is_settled:
         slots = report.day.slots.values()
-        raised = [slot._replace(received_to_ms=closing.received_to_ms) for slot in slots]
+        to_ms, source = closing.received_to_ms, report.day.source
+        raised = [slot._replace(received_to_ms=to_ms, source=source) for slot in slots]
         write_slots(store, raised, is_complete=True)
 
 

@@ -2,7 +2,8 @@
 
 Every span of a day is counted once: in a slot, as a late span of a slot (received after the slot's
 `received_to_ms`), or in an hour without a slot. The slots of a day are used only if these counts add up to
-the rows of the day's parts, and all slots were derived from this table and after its last mutation.
+the rows of the day's parts, and all slots were derived from this table and after its last mutation. Deletions
+IN PARTITION of other days are not counted as such, although they rename the parts of all days.
 
     spans that arrive late              they are read beside the slot
     rows that arrive out of order       the counts do not add up: the day is read without its slots
@@ -22,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from receiver.console.queries.rollup.ranges import Range, Values, condition, runs
 from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot
@@ -54,6 +55,10 @@ _IDENTITY = (
     "SELECT version(), toString(uuid), engine FROM system.tables "
     "WHERE database = currentDatabase() AND name = {table:String}"
 )
+_MUTATIONS = """
+SELECT block_numbers.number[1], extract(command, '^\\\\(?DELETE IN PARTITION ID \\'([0-9]{8})\\' WHERE ')
+FROM system.mutations WHERE database = currentDatabase() AND table = {table:String}
+"""
 _PARTS = f"""
 SELECT 'parts', _part, toInt64(0) AS hour, toUInt64(count()), toInt64(0)
 FROM {TABLE} WHERE _partition_id IN {{days:Array(String)}} GROUP BY _part
@@ -133,6 +138,11 @@ class Day:
     slots: dict[int, Slot] = field(default_factory=dict)
     rows: int = 0
     mutation: int = 0
+    """Number of the last mutation of the day's parts."""
+    first_block: int = 0
+    """Number of the first INSERT whose rows the day has, in one sequence with the mutations."""
+    changed_by: int = 0
+    """Number of the last mutation that may have changed a row of the day."""
     source: str = ""
     open_spans: dict[int, int] = field(default_factory=dict)
     late: dict[int, Late] = field(default_factory=dict)
@@ -213,12 +223,19 @@ class Day:
         else:
             self.has_other_versions = True
 
+    def has_source_of(self, slot: Slot) -> bool:
+        """Return whether the day has the rows that the slot was derived from, and late ones."""
+        table, _, mutation = slot.source.rpartition("/")
+        if not self.source.startswith(f"{table}/") or int(mutation) > self.mutation:
+            return False
+        return max(int(mutation), self.first_block) >= self.changed_by
+
     def differing(self, rollups: Iterable[Rollup]) -> set[int]:
         """Return the hours whose slot was derived from another state of the table, or has lost rows."""
         return {
             hour
             for hour, slot in self.slots.items()
-            if slot.source != self.source
+            if not self.has_source_of(slot)
             or any(
                 self.sums.get((rollup.table, hour), 0) != expected_spans(slot, rollup) for rollup in rollups
             )
@@ -274,13 +291,36 @@ def observe(
             name, *numbers = str(part).split("_")
             by_name[name].rows += rows
             by_name[name].mutation = max(by_name[name].mutation, *map(int, numbers[3:]), 0)
+            by_name[name].first_block = min(by_name[name].first_block or int(numbers[0]), int(numbers[0]))
         # the rollups may also have rows of days that are not observed
         elif (day := by_number.get(hour // HOURS_OF_DAY)) is not None:
             day.record(str(kind), hour, rows, detail, str(part))
-    for day in observed:
+    # After the parts: the list has the mutations of all of them.
+    mutations = read_mutations(store)
+    for name, day in by_name.items():
         # The id, and not the name: a table that was dropped and created again has another one.
         day.source = f"{table}/{day.mutation}"
+        day.changed_by = last_change(mutations, name, day.mutation)
     return observed
+
+
+def read_mutations(store: Store) -> list[tuple[Any, ...]]:
+    """Return the number of each mutation, and the day if it only deletes rows of that day."""
+    # The receiver deletes spans of the embedded store only, and may not be allowed to list those of a server.
+    return store.rows(_MUTATIONS, {"table": TABLE}) if store.embedded else []
+
+
+def last_change(mutations: Iterable[Sequence[Any]], day: str, last: int) -> int:
+    """Return the number of the last mutation that may have changed a row of a day. `last`: of its parts.
+
+    `mutations`: see `read_mutations`. The engine forgets all but its newest, so that those before the first
+    of them may have changed any day.
+    """
+    numbers = [number for number, _ in mutations]
+    if last not in numbers:
+        return last
+    changes = (number for number, of_day in mutations if number <= last and of_day in {"", day})
+    return int(max(min(numbers) - 1, max(changes, default=0)))
 
 
 def _hours(day: int) -> range:
