@@ -15,7 +15,6 @@ import pytest
 from receiver.console.queries.aggregates.red_source import Covered, Wanted, red_source
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
 from receiver.console.queries.rollup.derivation import Closing, Settled, derive, survey
-from receiver.console.queries.rollup.proof import last_change, read_mutations
 from receiver.console.queries.rollup.slots import invalidate, read_slots
 from receiver.console.queries.rollup.tables import HOUR_NS
 from receiver.engine.store import Store
@@ -142,59 +141,6 @@ def test_deleted_spans_are_not_counted(store: Store, spans: list[Span], statemen
     assert tables_of(store, "k") == {"rollup"}
 
 
-def day_at(store: Store, at_s: int) -> str:
-    return str(store.rows(f"SELECT toString(toYYYYMMDD(toDateTime({at_s}, 'UTC')))")[0][0])
-
-
-def test_deletion_in_a_day_leaves_the_rollups_of_the_others(store: Store, spans: list[Span]) -> None:
-    day, begin_ns, end_ns = MIDNIGHT_S // DAY_S, MIDNIGHT_S * 10**9, (MIDNIGHT_S + DAY_S) * 10**9
-
-    store.command(
-        f"ALTER TABLE otel_traces DELETE IN PARTITION ID '{day_at(store, MIDNIGHT_S)}' "
-        "WHERE ServiceName = 'web' SETTINGS mutations_sync = 1"
-    )
-
-    left = [
-        span for span in spans if span["ServiceName"] != "web" or not begin_ns <= span["start_ns"] < end_ns
-    ]
-    assert_equal(store, left, slots_min=20)
-    assert {hour * HOUR_S // DAY_S for hour in derive_all(store)} == {day}
-    assert_equal(store, left, slots_min=40)
-
-
-@engines.OWN_TABLES
-def test_mutation_may_have_changed_all_days_unless_it_only_deletes_rows_of_a_day(store: Store) -> None:
-    before = len(read_mutations(store))
-    for change in (
-        "DELETE IN PARTITION ID '20260131' WHERE ServiceName = 'web'",
-        "DELETE WHERE ServiceName = ' IN PARTITION ID ''20260131'' WHERE '",
-        "UPDATE StatusCode = 'Ok' IN PARTITION ID '20260131' WHERE 1",
-        "DELETE IN PARTITION ID '20260131' WHERE 1, DELETE WHERE ServiceName = 'web'",
-    ):
-        store.command(f"ALTER TABLE otel_traces {change} SETTINGS mutations_sync = 1")
-
-    numbers, days = zip(*read_mutations(store)[before:], strict=True)
-    assert days == ("20260131", "", "", "20260131", "")
-    assert numbers == (*sorted(set(numbers)), numbers[-1])
-
-
-@pytest.mark.parametrize(
-    ("mutations", "last", "changed_by"),
-    [
-        pytest.param([], 0, 0, id="no mutation"),
-        pytest.param([(5, "")], 5, 5, id="of all days"),
-        pytest.param([(3, ""), (5, "20260131")], 5, 5, id="of this day"),
-        pytest.param([(3, ""), (5, "20260130"), (6, "20260129")], 6, 3, id="of other days"),
-        pytest.param([(5, "20260130")], 5, 4, id="earlier mutations are forgotten"),
-        pytest.param([(3, "20260130"), (5, "20260130")], 6, 6, id="the last mutation was cancelled"),
-        pytest.param([(3, "20260130"), (5, ""), (5, "20260130")], 5, 5, id="with a change of all days"),
-        pytest.param([(3, "20260130"), (5, "20260130"), (7, "")], 5, 2, id="before a later mutation"),
-    ],
-)
-def test_last_change_of_a_day_is(mutations: list[tuple[int, str]], last: int, changed_by: int) -> None:
-    assert last_change(mutations, "20260131", last) == changed_by
-
-
 def test_changed_spans_are_counted_by_their_new_values(store: Store, spans: list[Span]) -> None:
     store.command("ALTER TABLE otel_traces UPDATE StatusCode = 'Ok' WHERE 1 SETTINGS mutations_sync = 1")
     changed = [span | {"StatusCode": "Ok"} for span in spans]
@@ -208,7 +154,7 @@ def test_changed_spans_are_counted_by_their_new_values(store: Store, spans: list
 
 def test_dropped_day_is_not_counted(store: Store, spans: list[Span]) -> None:
     day_begins_ns, day_ends_ns = MIDNIGHT_S * 10**9, (MIDNIGHT_S + DAY_S) * 10**9
-    day = day_at(store, MIDNIGHT_S)
+    day = store.rows(f"SELECT toString(toYYYYMMDD(toDateTime({MIDNIGHT_S}, 'UTC')))")[0][0]
     store.command(f"ALTER TABLE otel_traces DROP PARTITION ID '{day}'")
 
     left = [span for span in spans if not day_begins_ns <= span["start_ns"] < day_ends_ns]
