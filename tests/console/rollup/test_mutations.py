@@ -26,7 +26,8 @@ def test_deletion_in_a_day_leaves_the_rollups_of_the_others(store: Store, spans:
         span for span in spans if span["ServiceName"] != "web" or not begin_ns <= span["start_ns"] < end_ns
     ]
     assert_equal(store, left, slots_min=20)
-    assert {hour * HOUR_S // DAY_S for hour in derive_all(store)} == {day}
+    # Hours of the newest day, which is not over, may be due, too.
+    assert {hour * HOUR_S // DAY_S for hour in derive_all(store)} - {day + 1} == {day}
     assert_equal(store, left, slots_min=40)
 
 
