@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from receiver.logs import limited
+from tests.support.segments import SegmentMaker
 from tests.support.server_process import Server, clickhouse_server
 from tests.support.tiers import has_only_fault_tier, is_fault_tier
 
@@ -53,6 +54,11 @@ def _is_in_tier(item: pytest.Item, tier: str) -> bool:
 def _no_earlier_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test without messages that earlier tests of the process have logged at a limited rate."""
     monkeypatch.setattr(limited, "_episodes", {})
+
+
+@pytest.fixture(scope="module")
+def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
+    return SegmentMaker(tmp_path_factory.mktemp("segments"))
 
 
 @pytest.fixture(scope="session")

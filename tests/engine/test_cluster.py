@@ -334,9 +334,7 @@ def keeper_port(tmp_path: Path) -> Iterator[int]:
         "admin.enableServer=false\n"
     )
     process = subprocess.Popen(
-        [java, "-cp", KEEPER_JARS, KEEPER, str(config)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [java, "-cp", KEEPER_JARS, KEEPER, str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         for _ in range(600):

@@ -20,11 +20,6 @@ from tests.support.server_process import Server
 
 
 @pytest.fixture(scope="module")
-def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
-    return SegmentMaker(tmp_path_factory.mktemp("segments"))
-
-
-@pytest.fixture(scope="module")
 def embedded(engine_dir: Path) -> Iterator[Store]:
     with engines.embedded(engine_dir) as store:
         yield store

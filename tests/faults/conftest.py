@@ -40,11 +40,6 @@ def upstream(server_url: str) -> tuple[str, int]:
     return parts.host, parts.port
 
 
-@pytest.fixture(scope="module")
-def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
-    return SegmentMaker(tmp_path_factory.mktemp("segments"))
-
-
 @pytest.fixture
 def proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
     with Proxy(upstream) as listening:

@@ -15,17 +15,9 @@ from receiver.console.queries.question import Asked
 from receiver.engine.store import Parameters, Store
 from receiver.time_range import TimeRange
 from tests.support.random_filters import KEYS, NOW_S, Span
-from tests.support.rollups import (
-    DAY_S,
-    HOUR_S,
-    MIDNIGHT_S,
-    span_at,
-)
+from tests.support.rollups import DAY_S, HOUR_S, MIDNIGHT_S, span_at
 
-SPELLINGS = {
-    ("span", "k"): ("k", "n.x"),
-    ("resource", "n.x"): ("n.x", "k"),
-}
+SPELLINGS = {("span", "k"): ("k", "n.x"), ("resource", "n.x"): ("n.x", "k")}
 """Promoted attributes with older spellings; `http.route` of spans is a standard promoted attribute."""
 PROMOTED = promoted_attributes(("span:k n.x", "resource:n.x k"))
 COLUMNS = {"span": "SpanAttributes", "resource": "ResourceAttributes"}

@@ -80,9 +80,6 @@ async def emulator(
 ) -> AsyncIterator[RunningEmulator]:
     """Run an emulator that writes platform.json into the directory."""
     platform = Platform(clock or Clock(STARTED_AT_S, is_manual=True), seed)
-    async with (
-        running(platform, Address("127.0.0.1", 0), directory),
-        aiohttp.ClientSession() as session,
-    ):
+    async with running(platform, Address("127.0.0.1", 0), directory), aiohttp.ClientSession() as session:
         facts = json.loads((directory / FACTS_NAME).read_bytes())
         yield RunningEmulator(facts, platform, session)

@@ -38,12 +38,7 @@ class OneNodeCluster(ClusterStore):
         url = parse_store_url(f"http://127.0.0.1:1/{database}")
         assert url is not None
         super().__init__(
-            url,
-            database=database,
-            password="",
-            insert_timeout_s=1,
-            receiver="test",
-            cluster=CLUSTER,
+            url, database=database, password="", insert_timeout_s=1, receiver="test", cluster=CLUSTER
         )
         self._inner = inner
         self.nodes: Sequence[tuple[int, int, str]] = [(1, 1, "node1")]

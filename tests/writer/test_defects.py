@@ -14,14 +14,7 @@ from receiver.durable.files import Disk
 from receiver.model import SegmentId
 from receiver.writer.progress import Progress
 from receiver.writer.reading import read_segment
-from tests.support.fake_clickhouse import (
-    TODAY,
-    FakeCore,
-    FakeFile,
-    FakeRecord,
-    FakeScan,
-    segment_of,
-)
+from tests.support.fake_clickhouse import TODAY, FakeCore, FakeFile, FakeRecord, FakeScan, segment_of
 from tests.support.record_layout import record
 from tests.support.segments import day_of
 from tests.support.writer_harness import ID, TWO_DAYS, WriterHarness

@@ -92,11 +92,6 @@ class EngineHarness:
 
 
 @pytest.fixture(scope="module")
-def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
-    return SegmentMaker(tmp_path_factory.mktemp("segments"))
-
-
-@pytest.fixture(scope="module")
 def embedded(engine_dir: Path) -> Iterator[Store]:
     with engines.embedded(engine_dir) as store:
         yield store

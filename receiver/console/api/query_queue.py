@@ -69,19 +69,9 @@ HEAVY = QueueLimits(
     waiting_max=128,
 )
 """Limits of queries that may read a large part of the table."""
-SHORT = QueueLimits(
-    running_max=4,
-    running_per_caller_max=3,
-    waiting_per_caller_max=32,
-    waiting_max=256,
-)
+SHORT = QueueLimits(running_max=4, running_per_caller_max=3, waiting_per_caller_max=32, waiting_max=256)
 """Limits of queries that return a trace or a short list. They do not wait for heavy queries."""
-SQL = QueueLimits(
-    running_max=2,
-    running_per_caller_max=1,
-    waiting_per_caller_max=4,
-    waiting_max=16,
-)
+SQL = QueueLimits(running_max=2, running_per_caller_max=1, waiting_per_caller_max=4, waiting_max=16)
 """Limits of SQL statements, whose cost is not known in advance."""
 CLICKHOUSE = QueueLimits(
     running_max=2,

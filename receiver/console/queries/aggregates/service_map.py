@@ -17,18 +17,8 @@ from typing import Final, TypedDict
 
 from receiver.console.queries.aggregates.proven_hours import ProvenHours, proven_calls
 from receiver.console.queries.aggregates.red_measures import OF_ROWS
-from receiver.console.queries.aggregates.rollup_lines import (
-    Reading,
-    columns_of,
-    is_short,
-    lines_of_reading,
-)
-from receiver.console.queries.limits import (
-    GROUP_MEMORY_BYTES_MAX,
-    LimitedLines,
-    limited_lines,
-    within_time,
-)
+from receiver.console.queries.aggregates.rollup_lines import Reading, columns_of, is_short, lines_of_reading
+from receiver.console.queries.limits import GROUP_MEMORY_BYTES_MAX, LimitedLines, limited_lines, within_time
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup import proofs
 from receiver.console.queries.rollup.calls import (

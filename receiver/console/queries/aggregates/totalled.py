@@ -10,12 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from receiver.console.queries.aggregates.proven_hours import ProvenHours, proven_hours
-from receiver.console.queries.aggregates.rollup_lines import (
-    Reading,
-    columns_of,
-    is_short,
-    lines_of_reading,
-)
+from receiver.console.queries.aggregates.rollup_lines import Reading, columns_of, is_short, lines_of_reading
 from receiver.console.queries.question import Asked
 from receiver.console.queries.rollup.errors import (
     ERROR_COLUMNS,

@@ -17,12 +17,7 @@ from typing import Final
 
 from receiver.console.queries.filters.attribute_sql import lookup
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS, template_sql
-from receiver.console.queries.rollup.tables import (
-    ATTRIBUTE_TABLES,
-    ERRORS,
-    SEEN,
-    rollup_compose,
-)
+from receiver.console.queries.rollup.tables import ATTRIBUTE_TABLES, ERRORS, SEEN, rollup_compose
 from receiver.engine.promoted import promoted_columns
 from receiver.engine.sql_text import BLOCK_BYTES, Sql, compose, names
 from receiver.engine.store import Parameters, Store
