@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from random import Random
-from typing import IO, Any, cast
+from typing import IO, Any
 from uuid import uuid4
 
 import pytest
+from pyarrow import ipc  # type: ignore[import-untyped]  # it has no types
 
 from receiver.engine import schema
-from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.cluster import Layout
 from receiver.engine.cluster_store import agreed_sums
 from receiver.engine.copying import DAY_HOURS, Pieces, Read, named_pieces
@@ -21,19 +21,16 @@ from receiver.errors import CommandFailed, StoreTrouble
 from receiver.model import SegmentId
 from receiver.move import mover
 from receiver.move.ends import lines_of, pieces_in
-from receiver.move.mover import Moved, Mover
+from receiver.move.mover import Moved
 from tests.support import engines
 from tests.support.cases import RANDOM_CASES
 from tests.support.fake_clickhouse import TODAY, schema_sources
 from tests.support.memory_cluster import REPLICAS, TRACES_OF_A_DAY, MemoryCluster, row, shard_of
-from tests.support.moves import EPOCH, HOUR, NAME, NONE_UNFINISHED, Move, add, content, unreachable
+from tests.support.memory_disk import Killed
+from tests.support.moves import EPOCH, HOUR, Move, add, content, unreachable
 from tests.support.one_node_cluster import CLUSTER, OneNodeCluster
 
 RUNS_MAX = 200
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 class MemorySource:
@@ -129,14 +126,8 @@ class MemoryTarget(MemoryCluster):
 
 
 def moved(source: MemorySource, target: MemoryTarget) -> Moved:
-    return Mover(
-        source,
-        cast("ClickHouseStore", target),
-        lambda: NONE_UNFINISHED,
-        NAME,
-        lambda _: None,
-        sleep=lambda _: None,
-    ).run()
+    stores: Any = (source, target)
+    return Move(*stores).run(source=source)
 
 
 @pytest.mark.random_cases
@@ -178,19 +169,22 @@ def test_rows_of_a_shard_that_are_there_in_part_are_not_copied_again(monkeypatch
         moved(source, target)
 
 
-def test_shards_of_a_read_divide_the_rows(source: Store) -> None:
+def test_reads_divide_the_rows_by_shard_as_the_distributed_table_does(source: Store) -> None:
     add(source, 1, rows=60)
-    whole = pieces_in(lines_of(source, Read("segments", HOUR)))
+    table = Layout(CLUSTER, "otel").statements("CREATE TABLE IF NOT EXISTS otel_traces\nENGINE = MergeTree")[
+        1
+    ]
+    key = table.rpartition("'otel_traces_local', ")[2].removesuffix(")")
+    by_shard = f"SELECT {key} % 3 AS shard, count() FROM otel_traces GROUP BY shard ORDER BY shard"  # noqa: S608 - ours
+    counted = source.rows(by_shard)
 
-    divided = pieces_in(lines_of(source, Read("segments", HOUR, shards=3)))
+    pieces = pieces_in(lines_of(source, Read("segments", HOUR, shards=3)))
+    spans = [
+        b"".join(Read("spans", HOUR, EPOCH, (1,), shards=3, shard=shard).run(source)) for shard in range(3)
+    ]
 
-    assert len(divided) == 3
-    for field in (0, 1):
-        assert sum(rows[field] for rows in divided.values()) % 2**64 == sum(
-            rows[field] for rows in whole.values()
-        )
-    spans = [Read("spans", HOUR, EPOCH, (1,), 3, shard) for shard in range(3)]
-    assert len({b"".join(read.run(source)) for read in spans}) == 3
+    assert sorted((piece.shard, rows.rows) for piece, rows in pieces.items()) == counted
+    assert [(shard, ipc.open_stream(rows).read_all().num_rows) for shard, rows in enumerate(spans)] == counted
 
 
 def test_every_column_reaches_the_tables_of_a_cluster(source: Store, server_url: str) -> None:

@@ -17,6 +17,7 @@ from receiver.move import mover
 from receiver.move.ends import OpenStore, Row, UnfinishedSegments
 from receiver.move.mover import Moved, chunks
 from tests.support.cases import each_case
+from tests.support.memory_disk import Killed
 from tests.support.moves import EPOCH, HOUR, NAME, Move, TargetDouble, add, content, segment, unreachable
 from tests.support.server_process import Server
 
@@ -164,10 +165,6 @@ def test_rows_are_copied_although_their_tokens_are_used_up(move: Move, deletions
     move.run()
 
     assert content(move.target) == content(move.source)
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 class KilledAt(TargetDouble):
