@@ -64,8 +64,8 @@ class Deletions:
         self._due_s = 0.0
         self.trouble = ""
         """Reason that the deletion does not go on; empty if there is none."""
-        self._is_in_rollups = False
-        """Whether this process has begun to delete the rows of the rollups."""
+        self._in_rollups = 0
+        """Id of the deletion that this process has begun in the rollups."""
         self._pending: Deletion | None = None
         if files.size_bytes(path) is not None:
             self._pending = _decoded(path, files.read(path))
@@ -143,18 +143,18 @@ class Deletions:
             # A whole day is gone at once. Mutations are waited for by the next calls.
             if deletion.count(self._store):
                 return
-        if not deletion.is_all and not self._are_rollups_clean(deletion.day):
+        if not deletion.is_all and not self._are_rollups_clean(deletion):
             return
         unlink_if_exists(self._path, self._files)
-        self._pending, self._is_in_rollups = None, False
+        self._pending = None
         ledger.settle_deletions(None)
         structlog.get_logger().info(f"spans of the day {deletion.day} are deleted")
 
-    def _are_rollups_clean(self, day: str) -> bool:
-        """Delete the rows of the rollups for this day: they have names and values of its spans."""
-        if not self._is_in_rollups:
-            delete_rollup_rows(self._store, day)
-            self._is_in_rollups = True
+    def _are_rollups_clean(self, deletion: Deletion) -> bool:
+        """Delete the rows of the rollups for the day: they have names and values of its spans."""
+        if self._in_rollups != deletion.id:
+            delete_rollup_rows(self._store, deletion.day)
+            self._in_rollups = deletion.id
         return not self._is_mutated(*ROLLUP_TABLES)
 
     def _is_mutated(self, *tables: str) -> bool:

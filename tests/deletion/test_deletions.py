@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from receiver.console.queries.rollup.proof import read_mutations
+from receiver.console.queries.rollup.mutations import read_mutations
 from receiver.deletion.rows import Chosen, Deletion
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.retention import ROLLUP_TABLES
@@ -39,15 +39,6 @@ def line_of(workspace: Workspace, project: str) -> LedgerLine:
     [line] = workspace.query(project=project).lines
     assert (line.difference, line.problem) == (0, "")
     return line
-
-
-def rows_of(store: EmbeddedStore, table: str) -> int:
-    count: int = store.rows(
-        "SELECT sum(total_rows) FROM system.tables WHERE database = currentDatabase() "
-        "AND name = {table:String}",
-        {"table": table},
-    )[0][0]
-    return count
 
 
 def test_spans_of_a_project_are_deleted_and_the_ledger_counts_them(workspace: Workspace) -> None:
@@ -182,20 +173,24 @@ def test_rows_of_unknown_origin_are_deleted_and_not_counted(workspace: Workspace
 def test_rollups_lose_the_rows_of_the_day_which_have_names_and_values_of_the_spans(
     workspace: Workspace,
 ) -> None:
-    workspace.send("a", 1)
-    workspace.writer.drain()
-    midnight = "toStartOfDay(now(), 'UTC')"
+    deletions, day = deletions_of(workspace), day_of(workspace)
+    midnight = f"toDateTime(YYYYMMDDToDate({day}), 'UTC')"
     hours = f"{midnight} + 3600 * arrayJoin([-2, -1, 0, 23, 24, 25])"
-    for table in ROLLUP_TABLES:
-        workspace.store.command(f"INSERT INTO {table} (Hour) SELECT {hours}")
+    for project in ("a", "b"):
+        workspace.send(project, 1)
+        workspace.writer.drain()
+        for table in ROLLUP_TABLES:
+            workspace.store.command(f"TRUNCATE TABLE {table}")
+            workspace.store.command(f"INSERT INTO {table} (Hour) SELECT {hours}")
 
-    delete(workspace, Chosen(project="a"))
+        deletions.begin(day, Chosen(project=project))
+        finish(deletions)
 
-    for table in ROLLUP_TABLES:
-        left = workspace.store.rows(f"SELECT (Hour - {midnight}) / 3600 FROM {table} ORDER BY Hour")  # noqa: S608 - ours
-        assert left == [(-2,), (25,)], table
-    # Which the rollups of other days outlast.
-    assert read_mutations(workspace.store)[-1][1] == day_of(workspace)
+        for table in ROLLUP_TABLES:
+            left = workspace.store.rows(f"SELECT (Hour - {midnight}) / 3600 FROM {table} ORDER BY Hour")  # noqa: S608 - ours
+            assert left == [(-2,), (25,)], table
+        # The rollups of other days stay proven.
+        assert read_mutations(workspace.store)[-1][1] == day
 
 
 def test_difference_is_unverifiable_until_the_rows_are_gone(

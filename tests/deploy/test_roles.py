@@ -39,7 +39,7 @@ ALWAYS_READABLE: Final = {
 }
 """Tables of `system` that need no right, even with select_from_system_db_requires_grant."""
 READ_PROCESSES: Final = {"trace_drain_writer", "trace_drain_operator"}
-EMBEDDED_ONLY: Final = {"embedded.py", "expiry.py"}
+EMBEDDED_ONLY: Final = {"embedded.py", "expiry.py", "mutations.py"}
 
 
 SERVER: Final = os.environ.get("TRACE_DRAIN_TEST_CLICKHOUSE", "")
@@ -129,8 +129,7 @@ def test_writer_and_owner_may_read_exactly_the_system_tables_that_statements_nam
         for name in re.findall(r"ON system\.(\w+)$", grant)
     }
 
-    # Mutations are listed in the embedded store only.
-    assert granted == named - ALWAYS_READABLE - {"mutations"}
+    assert granted == named - ALWAYS_READABLE
 
 
 def test_owner_has_every_right_that_config_check_requires() -> None:

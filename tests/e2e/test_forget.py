@@ -1,4 +1,4 @@
-"""`trace-drain forget` of whole receivers: under load, killed meanwhile, and restored from a backup."""
+"""`trace-drain forget` on running receivers: under load, killed meanwhile, and restored from a backup."""
 
 from __future__ import annotations
 

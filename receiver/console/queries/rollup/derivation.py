@@ -104,11 +104,11 @@ class DayReport(NamedTuple):
     @property
     def is_settled(self) -> bool:
         """Return whether slots cover all spans of the day, up to the same receive time and mutation."""
-        states = {(slot.source, slot.received_to_ms) for slot in self.day.slots.values()}
-        if not self.is_covered or len(states) > 1:
-            return False
-        [(source, received_to_ms)] = states
-        return source == self.day.source and received_to_ms >= self.settled_from_ms
+        received_to_ms = {slot.received_to_ms for slot in self.day.slots.values()}
+        is_same = len(received_to_ms) == 1 and {slot.source for slot in self.day.slots.values()} == {
+            self.day.source
+        }
+        return self.is_covered and is_same and min(received_to_ms) >= self.settled_from_ms
 
 
 def insert_statement(rollup: Rollup) -> Sql:
@@ -294,8 +294,8 @@ def _settle(store: Store, report: DayReport, closing: Closing) -> None:
     """Extend the slots of a whole day to all spans received until now.
 
     Queries look for late spans among the spans received after `received_to_ms`. If that stayed at the time
-    when the hour was closed, they would have to read the spans of all later hours and days. The source is
-    raised before the engine forgets the mutations since the derivation.
+    when the hour was closed, they would have to read the spans of all later hours and days. The
+    slots also get the number of the day's last mutation, because the engine forgets old mutations.
     """
     if report.is_covered and not report.is_settled:
         slots = report.day.slots.values()

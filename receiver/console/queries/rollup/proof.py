@@ -23,8 +23,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from receiver.console.queries.rollup.mutations import last_change, read_mutations
 from receiver.console.queries.rollup.ranges import Range, Values, condition, runs
 from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot
 from receiver.console.queries.rollup.tables import (
@@ -55,10 +56,6 @@ _IDENTITY = (
     "SELECT version(), toString(uuid), engine FROM system.tables "
     "WHERE database = currentDatabase() AND name = {table:String}"
 )
-_MUTATIONS = """
-SELECT block_numbers.number[1], extract(command, '^\\\\(?DELETE IN PARTITION ID \\'([0-9]{8})\\' WHERE ')
-FROM system.mutations WHERE database = currentDatabase() AND table = {table:String}
-"""
 _PARTS = f"""
 SELECT 'parts', _part, toInt64(0) AS hour, toUInt64(count()), toInt64(0)
 FROM {TABLE} WHERE _partition_id IN {{days:Array(String)}} GROUP BY _part
@@ -223,6 +220,12 @@ class Day:
         else:
             self.has_other_versions = True
 
+    def add_part(self, rows: int, first_block: int, mutation: int) -> None:
+        """Count the rows of a part."""
+        self.rows += rows
+        self.mutation = max(self.mutation, mutation)
+        self.first_block = min(self.first_block or first_block, first_block)
+
     def has_source_of(self, slot: Slot) -> bool:
         """Return whether the day has the rows that the slot was derived from, and late ones."""
         table, _, mutation = slot.source.rpartition("/")
@@ -286,12 +289,9 @@ def observe(
     by_name = {day_name(day.number): day for day in observed}
     for kind, part, hour, rows, detail in store.rows(*_statement(observed, checked)):
         if kind == "parts":
-            # A part is named PARTITION_MIN_MAX_LEVEL, and has the version of its last mutation behind if
-            # there was one.
-            name, *numbers = str(part).split("_")
-            by_name[name].rows += rows
-            by_name[name].mutation = max(by_name[name].mutation, *map(int, numbers[3:]), 0)
-            by_name[name].first_block = min(by_name[name].first_block or int(numbers[0]), int(numbers[0]))
+            # A part is named PARTITION_MIN_MAX_LEVEL, with the number of its last mutation if there was one.
+            name, first_block, _, _, mutation = (*str(part).split("_"), "0")[:5]
+            by_name[name].add_part(rows, int(first_block), int(mutation))
         # the rollups may also have rows of days that are not observed
         elif (day := by_number.get(hour // HOURS_OF_DAY)) is not None:
             day.record(str(kind), hour, rows, detail, str(part))
@@ -302,25 +302,6 @@ def observe(
         day.source = f"{table}/{day.mutation}"
         day.changed_by = last_change(mutations, name, day.mutation)
     return observed
-
-
-def read_mutations(store: Store) -> list[tuple[Any, ...]]:
-    """Return the number of each mutation, and the day if it only deletes rows of that day."""
-    # The receiver deletes spans of the embedded store only, and may not be allowed to list those of a server.
-    return store.rows(_MUTATIONS, {"table": TABLE}) if store.embedded else []
-
-
-def last_change(mutations: Iterable[Sequence[Any]], day: str, last: int) -> int:
-    """Return the number of the last mutation that may have changed a row of a day. `last`: of its parts.
-
-    `mutations`: see `read_mutations`. The engine forgets all but its newest, so that those before the first
-    of them may have changed any day.
-    """
-    numbers = [number for number, _ in mutations]
-    if last not in numbers:
-        return last
-    changes = (number for number, of_day in mutations if number <= last and of_day in {"", day})
-    return int(max(min(numbers) - 1, max(changes, default=0)))
 
 
 def _hours(day: int) -> range:
