@@ -44,7 +44,7 @@ VALUES = {
     "http.route": [
         {"scope": scope, "key": "http.route", "value": value}
         for scope, value in (("span", "/a"), ("resource", "/a"), ("span", 'b c "*"'), ("span", "d\x1b[2J"))
-    ],
+    ]
 }
 
 

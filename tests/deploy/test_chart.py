@@ -213,12 +213,7 @@ def test_job_stores_the_journal_of_a_removed_replica(tmp_path: Path, monkeypatch
         monkeypatch.setenv(f"TRACE_DRAIN_{variable}", "127.0.0.1:0")
     monkeypatch.setenv("TRACE_DRAIN_DATA_DIR", str(tmp_path))
 
-    done = subprocess.run(
-        ["/bin/sh", "-euc", script],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("the journal is empty\n")

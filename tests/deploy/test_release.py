@@ -59,12 +59,7 @@ def test_only_the_jobs_that_publish_may_write() -> None:
     }
     assert {name: job["permissions"] for name, job in jobs().items() if "permissions" in job} == {
         "images": {"contents": "read", "packages": "write"},
-        "publish": {
-            "attestations": "write",
-            "contents": "write",
-            "id-token": "write",
-            "packages": "write",
-        },
+        "publish": {"attestations": "write", "contents": "write", "id-token": "write", "packages": "write"},
     }
 
 

@@ -35,7 +35,7 @@ DENIED: Final = {
 }
 """Role → calls that the engine denies. The writer finds nothing to apply, because the owner has done so."""
 ALWAYS_READABLE: Final = {
-    *("columns", "databases", "functions", "one", "settings", "table_functions", "tables"),
+    *("columns", "databases", "functions", "one", "settings", "table_functions", "tables")
 }
 """Tables of `system` that need no right, even with select_from_system_db_requires_grant."""
 READ_PROCESSES: Final = {"trace_drain_writer", "trace_drain_operator"}

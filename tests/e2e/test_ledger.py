@@ -123,11 +123,7 @@ def test_ledger_matches_the_counts_of_the_sender_while_processes_are_killed(tmp_
         numbers = totals[project]
         for outcome in ("stored", "sampled_out", "rejected"):
             assert numbers[outcome] == certain[outcome], (project, outcome)
-        assert (
-            numbers["dead"],
-            numbers["journal"],
-            numbers["difference"],
-        ) == (0, 0, 0)
+        assert (numbers["dead"], numbers["journal"], numbers["difference"]) == (0, 0, 0)
         assert numbers["table"] == numbers["stored"]
         least = sender.copies[project]
         assert least <= numbers["duplicate"] <= least + sender.in_doubt[project]

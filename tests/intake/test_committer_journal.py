@@ -14,14 +14,7 @@ from receiver.intake import committer as committer_module
 from receiver.model import Delivery, SegmentId
 from receiver.settings import MIB
 from tests.support.committer import bodies, commit, committing, verdict_on
-from tests.support.intake import (
-    AppenderDouble,
-    CommitDouble,
-    CoreDouble,
-    OutcomeDouble,
-    on_uvloop,
-    until,
-)
+from tests.support.intake import AppenderDouble, CommitDouble, CoreDouble, OutcomeDouble, on_uvloop, until
 
 
 @on_uvloop

@@ -56,9 +56,7 @@ def test_entry_survives_a_power_cut(disk: MemoryDisk) -> None:
     assert open_ledger(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_repeated_entry_is_counted_once_and_a_deleted_segment_stays_counted(
-    disk: MemoryDisk,
-) -> None:
+def test_repeated_entry_is_counted_once_and_a_deleted_segment_stays_counted(disk: MemoryDisk) -> None:
     ledger = open_ledger(disk)
     ledger.record(segment(1), line(0, dead=3))
     ledger.record(segment(2), line(4))

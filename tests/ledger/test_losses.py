@@ -242,9 +242,7 @@ def test_second_loss_is_added_to_the_first(disk: MemoryDisk) -> None:
     assert [loss.partition(" ")[0] for loss in reported] == ["2027-01-15T08:00Z"] * 2
 
 
-def test_entry_without_a_head_gets_one_when_it_is_recorded_again(
-    disk: MemoryDisk,
-) -> None:
+def test_entry_without_a_head_gets_one_when_it_is_recorded_again(disk: MemoryDisk) -> None:
     ledger = open_ledger(disk)
     ledger.record(SegmentId(7, 8), LINES)
     head = disk.read(HEAD)

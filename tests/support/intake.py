@@ -376,12 +376,7 @@ async def running(  # noqa: PLR0913 - each test needs only a few
     delivery_handler = DeliveryHandler(routes, limits, admission, committer.submit, metrics)
     load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
     server = IntakeServer(
-        delivery_handler,
-        committer,
-        limits,
-        caps(Settings(limits=limits)),
-        metrics,
-        load_shedder=load_shedder,
+        delivery_handler, committer, limits, caps(Settings(limits=limits)), metrics, load_shedder=load_shedder
     )
     sock = listening or socket.create_server(("127.0.0.1", 0))
     port = sock.getsockname()[1]

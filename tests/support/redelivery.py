@@ -326,10 +326,7 @@ def killed_at_each_step(
 
 
 def refused_at_each_step(
-    directory: Path,
-    prepare: Callable[[Harness], object],
-    run: Callable[[Harness], object],
-    error: OSError,
+    directory: Path, prepare: Callable[[Harness], object], run: Callable[[Harness], object], error: OSError
 ) -> Iterator[tuple[str, Harness]]:
     """Yield a harness that ran while the disk refused one call, for each call of the run.
 

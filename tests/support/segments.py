@@ -94,11 +94,7 @@ class SegmentMaker:
         return [(row, row + 1, TODAY - age, 0) for row, age in enumerate(ages)]
 
     def _encode(
-        self,
-        segment: SegmentId,
-        ages: Sequence[int],
-        rows: Iterable[int],
-        trace_of: SegmentId | None = None,
+        self, segment: SegmentId, ages: Sequence[int], rows: Iterable[int], trace_of: SegmentId | None = None
     ) -> bytes:
         blocks = [block_of(age * DAY_S, segment, row, trace_of) for age, row in zip(ages, rows, strict=True)]
         content = b"".join(SKIPPABLE + lz4.frame.compress(block) for block in blocks)

@@ -63,9 +63,7 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="file for the summary")
     parser.add_argument(
-        "--steady",
-        action="store_true",
-        help="no faults; queries during the load, and no resource may grow",
+        "--steady", action="store_true", help="no faults; queries during the load, and no resource may grow"
     )
     parser.add_argument("--keep", action="store_true", help="keep the data directory")
     options = parser.parse_args()

@@ -83,9 +83,7 @@ CASES = {
         script=["tokens_without_rows"], tokens="#0 #0 #1", is_refilled=True
     ),
     "rows of two INSERTs lost": Case(
-        script=["tokens_without_rows", "ok", "tokens_without_rows"],
-        tokens="#0 #0 #1 #1 #2",
-        is_refilled=True,
+        script=["tokens_without_rows", "ok", "tokens_without_rows"], tokens="#0 #0 #1 #1 #2", is_refilled=True
     ),
     "missing days have their own tokens": Case(script=["tokens_and_first_day"], tokens="#0 piece#0"),
     "INSERT of missing days is repeated": Case(

@@ -112,10 +112,7 @@ async def test_slow_client_does_not_occupy_a_thread_of_the_store(space: SpoolSpa
         async with streamed(pool, space, lambda: iter(sent)) as first:
             assert await anext(first) == sent[0]
 
-            async with (
-                asyncio.timeout(WAIT_S),
-                streamed(pool, space, lambda: iter(sent)) as second,
-            ):
+            async with asyncio.timeout(WAIT_S), streamed(pool, space, lambda: iter(sent)) as second:
                 assert [piece async for piece in second] == sent
 
             assert [piece async for piece in first] == sent[1:]

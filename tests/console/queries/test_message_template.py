@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import random
 
-from receiver.console.queries.message_template import (
-    CHARACTERS_MAX,
-    TEMPLATE_PARAMETERS,
-    template_sql,
-)
+from receiver.console.queries.message_template import CHARACTERS_MAX, TEMPLATE_PARAMETERS, template_sql
 from receiver.engine.sql_text import SETTINGS, Sql, compose
 from receiver.engine.store import Store
 from tests.support.cases import each_case

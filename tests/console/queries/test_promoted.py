@@ -26,14 +26,7 @@ from tests.support.answers import Row, ask, rows_of
 from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.filter_writers import as_text
-from tests.support.random_filters import (
-    NOW_S,
-    Matches,
-    Span,
-    expected_summaries,
-    insert,
-    random_span,
-)
+from tests.support.random_filters import NOW_S, Matches, Span, expected_summaries, insert, random_span
 from tests.support.random_trees import random_attribute_test, value_matches
 
 SPANS = 1_200

@@ -30,15 +30,7 @@ from tests.console.queries.test_red import (
 from tests.support.answers import ask
 from tests.support.cases import each_case
 from tests.support.random_filters import NOW_S, Matches, Span
-from tests.support.rollups import (
-    CLOSING,
-    DAY_S,
-    HOUR_S,
-    MIDNIGHT_S,
-    derive_all,
-    random_spans,
-    span_at,
-)
+from tests.support.rollups import CLOSING, DAY_S, HOUR_S, MIDNIGHT_S, derive_all, random_spans, span_at
 
 SINCE_S = MIDNIGHT_S - DAY_S + 1_800
 SINCE = utc(SINCE_S * 10**9, has_fraction=False)

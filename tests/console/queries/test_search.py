@@ -23,15 +23,7 @@ from receiver.time_range import TimeRange
 from tests.support.answers import rows_of
 from tests.support.cases import RANDOM_CASES, each_case
 from tests.support.hostile_filters import HOSTILE, RecordingStore
-from tests.support.random_filters import (
-    NOW_S,
-    NUMBER,
-    TRACES,
-    Span,
-    expected_summaries,
-    quoted,
-    random_span,
-)
+from tests.support.random_filters import NOW_S, NUMBER, TRACES, Span, expected_summaries, quoted, random_span
 from tests.support.random_trees import random_filter
 
 SPANS = 3_000
@@ -219,11 +211,7 @@ def test_sorted_answer_has_the_first_of_all_matching_traces(store: Store, sort: 
     measure = {"started": "start", "duration": "duration_ms"}.get(sort.strip("-"), sort.strip("-"))
     factor = -1 if sort.startswith("-") else 1
     order = sorted(
-        rows,
-        key=lambda row: (
-            row[measure] if measure == "start" else factor * row[measure],
-            row["trace_id"],
-        ),
+        rows, key=lambda row: (row[measure] if measure == "start" else factor * row[measure], row["trace_id"])
     )
 
     assert len(rows) > 20

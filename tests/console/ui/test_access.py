@@ -15,17 +15,7 @@ from receiver.console.api.route import ROUTES, Route
 from receiver.console.api.sessions import new_key
 from receiver.settings import Access, Proxy, User
 from tests.console.ui.conftest import StartReceiver
-from tests.support.access import (
-    ADMIN,
-    OPERATOR,
-    USERS,
-    VIEWER,
-    Client,
-    Headers,
-    bearer,
-    log_in,
-    session,
-)
+from tests.support.access import ADMIN, OPERATOR, USERS, VIEWER, Client, Headers, bearer, log_in, session
 from tests.support.api import api_over
 from tests.support.cases import each_case
 from tests.support.fake_clickhouse import MemoryStore

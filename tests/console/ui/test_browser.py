@@ -13,13 +13,7 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, Page
 
 from receiver.console.api.access import COOKIE, LOGIN
-from tests.console.ui.conftest import (
-    LOOPBACK,
-    TIMES,
-    Client,
-    site_with,
-    url_of,
-)
+from tests.console.ui.conftest import LOOPBACK, TIMES, Client, site_with, url_of
 from tests.console.ui.test_pages import query_of
 from tests.console.ui.test_service_map import GraphSource, call, group
 from tests.support.access import VIEWER, receiver_with

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize
 
-from tests.console.ui.conftest import (
-    FULLER_URLS,
-    HOSTILE_TRACE,
-    LOOPBACK,
-    PAGE_URLS,
-    WIDE,
-    Client,
-    url_of,
-)
+from tests.console.ui.conftest import FULLER_URLS, HOSTILE_TRACE, LOOPBACK, PAGE_URLS, WIDE, Client, url_of
 from tests.support.browser import (
     COLOUR_RULES,
     accessibility_violations,

@@ -109,7 +109,7 @@ async def test_check_list_is_done_after_the_first_delivery(
     assert source.queries == []
     facts.ledger = lambda query: ledger_of(ledger_line(query["drain"], stored=5))
     facts.admin = lambda: AdminReport(
-        (Sample("deliveries_total", {"drain": "platform", "status": "200"}, 1),),
+        (Sample("deliveries_total", {"drain": "platform", "status": "200"}, 1),)
     )
     after = await (await client.get("/connect/checks?drain=platform")).json()
 

@@ -77,11 +77,7 @@ async def test_failed_change_of_a_dead_letter_links_back_to_it(start: StartRecei
 
 
 @each_case(
-    ("message", "text"),
-    [
-        ("the disk is full; retry", "The disk is full; retry."),
-        ("It ends.", "It ends."),
-    ],
+    ("message", "text"), [("the disk is full; retry", "The disk is full; retry."), ("It ends.", "It ends.")]
 )
 def test_message_is_shown_as_a_sentence(message: str, text: str) -> None:
     assert sentence(message) == text

@@ -36,11 +36,7 @@ def without_apostrophe(cell: str) -> str:
 def rows_of_otlp(body: bytes) -> list[Row]:
     """Return the spans as rows with the columns that the tests compare."""
     return [
-        {
-            "TraceId": span["traceId"],
-            "SpanName": span["name"],
-            "StatusMessage": span["status"]["message"],
-        }
+        {"TraceId": span["traceId"], "SpanName": span["name"], "StatusMessage": span["status"]["message"]}
         for line in body.splitlines()
         # The last line is the end of the export and has no spans.
         for resource in orjson.loads(line).get("resourceSpans", ())

@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.console.ui.charts.layered_layout import (
-    GAP,
-    NODE_HEIGHT,
-    Edge,
-    Layout,
-    layers_of,
-    layout,
-)
+from receiver.console.ui.charts.layered_layout import GAP, NODE_HEIGHT, Edge, Layout, layers_of, layout
 from receiver.console.ui.charts.map_geometry import MapGeometry
 
 NODES_MAX = 12

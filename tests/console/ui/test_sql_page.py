@@ -45,8 +45,7 @@ def cells(page: Document, kind: str) -> int:
 
 async def test_result_is_a_table_with_types_and_visible_nulls(site: Client) -> None:
     page = await statement_page(
-        site,
-        "SELECT NULL AS a, '' AS b, 'NULL' AS c, nan AS d, toInt128(18446744073709551616) e, [true] f",
+        site, "SELECT NULL AS a, '' AS b, 'NULL' AS c, nan AS d, toInt128(18446744073709551616) e, [true] f"
     )
 
     assert "1 row in" in page.text

@@ -162,8 +162,7 @@ async def test_event_with_a_time_in_the_future_does_not_hide_later_events(
 async def test_equal_events_without_an_id_are_all_returned_once() -> None:
     dot = {"type": "stdout", "created": START_MS, "payload": {"text": "."}}
     async with platform_server(
-        cut(dot, dot, dot),
-        whole(dot, dot, dot, dot, state_event(1, "READY")),
+        cut(dot, dot, dot), whole(dot, dot, dot, dot, state_event(1, "READY"))
     ) as server:
         found = await followed(server)
 
@@ -181,9 +180,7 @@ async def test_p26_stream_ends_with_a_final_state(state: str) -> None:
 @each_case("state", ["BUILDING", "SOMETHING_NEW"])
 async def test_p26_stream_without_a_known_final_state_ends_when_nothing_new_comes(state: str) -> None:
     async with platform_server(
-        whole(state_event(1, state)),
-        whole(state_event(1, state), raw_event(2)),
-        whole(raw_event(2)),
+        whole(state_event(1, state)), whole(state_event(1, state), raw_event(2)), whole(raw_event(2))
     ) as server:
         assert ids(await followed(server)) == ["evt_1", "evt_2"]
 
@@ -206,10 +203,7 @@ async def test_later_connections_have_unlimited_attempts() -> None:
         delays.append(delay_s)
 
     async with platform_server(
-        cut(raw_event(1)),
-        *failures,
-        Answer({}, 429, {"Retry-After": "7"}),
-        whole(state_event(2, "READY")),
+        cut(raw_event(1)), *failures, Answer({}, 429, {"Retry-After": "7"}), whole(state_event(2, "READY"))
     ) as server:
         assert ids(await followed(server, sleep=sleep)) == ["evt_1", "evt_2"]
 
@@ -248,8 +242,7 @@ async def test_malformed_event_is_an_error_after_some_connections(text: bytes) -
 async def test_silent_stream_is_opened_again() -> None:
     async with (
         platform_server(
-            Answer(pieces=lines(raw_event(1)), hangs=True),
-            whole(raw_event(1), state_event(2, "READY")),
+            Answer(pieces=lines(raw_event(1)), hangs=True), whole(raw_event(1), state_event(2, "READY"))
         ) as server,
         PlatformClient(server.url, "token", team="t", timeout_s=0.3) as client,
     ):

@@ -29,13 +29,7 @@ from receiver.platform.deployment_events.fetcher import (
 )
 from receiver.settings import Platform
 from tests.support.cases import each_case
-from tests.support.deployment_events import (
-    NOW_MS,
-    EventsServer,
-    build_line,
-    request_event,
-    state_event,
-)
+from tests.support.deployment_events import NOW_MS, EventsServer, build_line, request_event, state_event
 from tests.support.random_filters import NOW_S
 
 PATIENT_S = 600.0

@@ -24,11 +24,7 @@ def sentences_of(text: str, cuts: list[int] | None = None) -> list[Sentence]:
 def test_span_of_the_trace_becomes_a_reference() -> None:
     (sentence,) = sentences_of(f"The call failed [span:{KNOWN}].")
 
-    assert sentence.parts == (
-        Part("The call failed "),
-        Part(KNOWN, is_span=True, is_known=True),
-        Part("."),
-    )
+    assert sentence.parts == (Part("The call failed "), Part(KNOWN, is_span=True, is_known=True), Part("."))
     assert not sentence.is_refuted
 
 

@@ -122,12 +122,7 @@ BEGINNING = b'data: {"choices": [{"delta": {"content": "The cause is"}}]}\n\n'
         spoken("The cause is", reason="content_filter"),
         streamed({"content": "The cause is"}, {"content": 1}, is_cut=True),
         Answer(pieces=[BEGINNING, b"data: {\n\n"]),
-        Answer(
-            pieces=[
-                BEGINNING,
-                b'data: {"error": {}}\n\n',
-            ]
-        ),
+        Answer(pieces=[BEGINNING, b'data: {"error": {}}\n\n']),
         Answer(pieces=[BEGINNING]),
     ],
     ids=["cut", "length", "filter", "cut with another shape", "malformed", "error", "no end"],

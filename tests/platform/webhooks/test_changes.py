@@ -245,9 +245,7 @@ def test_webhook_that_names_no_known_object_is_kept_as_unknown(
     assert records.installations.all() == []
 
 
-def test_p51_id_of_a_webhook_without_a_payload_is_not_used_as_that_of_a_project(
-    disk: MemoryDisk,
-) -> None:
+def test_p51_id_of_a_webhook_without_a_payload_is_not_used_as_that_of_a_project(disk: MemoryDisk) -> None:
     flat = {"id": "evt_1", "type": REMOVED, "createdAt": NOW_MS}
     records = records_on(disk)
 
@@ -256,9 +254,7 @@ def test_p51_id_of_a_webhook_without_a_payload_is_not_used_as_that_of_a_project(
     assert [project.id for project in records.projects.all() if project.is_removed] == ["prj_1"]
 
 
-def test_webhook_whose_record_cannot_be_written_is_tried_again_and_delays_no_other(
-    disk: MemoryDisk,
-) -> None:
+def test_webhook_whose_record_cannot_be_written_is_tried_again_and_delays_no_other(disk: MemoryDisk) -> None:
     records, inbox = records_on(disk), Inbox(Path("/data"), disk)
     for name in ("prj_1", "prj_2"):
         inbox.keep(webhook(CREATED, {"project": {"id": name}}, name), SETTINGS)

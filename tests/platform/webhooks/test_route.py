@@ -183,10 +183,7 @@ async def test_body_over_the_limit_of_webhooks_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "limits",
-    [
-        pytest.param({"waiting_max": 2}, id="number"),
-        pytest.param({"waiting_bytes_max": 500}, id="bytes"),
-    ],
+    [pytest.param({"waiting_max": 2}, id="number"), pytest.param({"waiting_bytes_max": 500}, id="bytes")],
 )
 @on_uvloop
 async def test_inbox_at_its_limit_answers_503_and_takes_retries(

@@ -180,9 +180,7 @@ async def test_answer_longer_than_max_tokens_is_cut(gateway: RunningGateway) -> 
     assert body["choices"][0]["finish_reason"] == "length"
 
 
-async def test_answer_names_spans_of_the_data_if_the_instructions_request_it(
-    gateway: RunningGateway,
-) -> None:
+async def test_answer_names_spans_of_the_data_if_the_instructions_request_it(gateway: RunningGateway) -> None:
     rows = [
         {"part": "error", "span_id": "a1", "service": "web", "name": "GET /", "duration_ms": 12.4},
         {"part": "other", "span_id": "a2", "service": "db", "name": "SELECT", "duration_ms": 3},

@@ -17,13 +17,7 @@ from receiver.platform.client.chat import (
     Tool,
     image_part,
 )
-from receiver.platform.client.errors import (
-    AnswerCut,
-    PlatformError,
-    RateLimited,
-    ServerFailed,
-    WrongAnswer,
-)
+from receiver.platform.client.errors import AnswerCut, PlatformError, RateLimited, ServerFailed, WrongAnswer
 from receiver.platform.client.gateway import Gateway
 from tests.support.cases import each_case
 from tests.support.gateway import API_KEY, MODEL, PNG, SCHEMA, RunningGateway

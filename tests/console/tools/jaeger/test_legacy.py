@@ -17,18 +17,7 @@ from receiver.errors import LimitExceeded
 from tests.support.api import Client
 from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
-from tests.support.tool_api import (
-    CART,
-    CHARGE,
-    CHECKOUT,
-    ORPHAN,
-    QUERY,
-    RANGE_S,
-    ROOT,
-    START_S,
-    UNKNOWN,
-    url,
-)
+from tests.support.tool_api import CART, CHARGE, CHECKOUT, ORPHAN, QUERY, RANGE_S, ROOT, START_S, UNKNOWN, url
 from tests.support.traces import Row, span
 
 BEGIN_US, END_US = (second * 1_000_000 for second in RANGE_S)

@@ -10,18 +10,7 @@ from receiver.engine.store import Store
 from tests.support.api import Client, FailingStore, client_of
 from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
-from tests.support.tool_api import (
-    CART,
-    CHARGE,
-    CHECKOUT,
-    ORPHAN,
-    QUERY,
-    RANGE_S,
-    ROOT,
-    START_S,
-    UNKNOWN,
-    url,
-)
+from tests.support.tool_api import CART, CHARGE, CHECKOUT, ORPHAN, QUERY, RANGE_S, ROOT, START_S, UNKNOWN, url
 
 BEGIN, END = (datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z") for second in RANGE_S)
 TIMES: dict[str, Any] = {"query.startTimeMin": BEGIN, "query.startTimeMax": END}

@@ -19,18 +19,7 @@ from receiver.engine.store import Store
 from tests.support.api import Client, client_of
 from tests.support.cases import each_case
 from tests.support.hostile_filters import HOSTILE
-from tests.support.tool_api import (
-    CART,
-    CHARGE,
-    CHECKOUT,
-    ORPHAN,
-    QUERY,
-    RANGE_S,
-    ROOT,
-    START_S,
-    UNKNOWN,
-    url,
-)
+from tests.support.tool_api import CART, CHARGE, CHECKOUT, ORPHAN, QUERY, RANGE_S, ROOT, START_S, UNKNOWN, url
 
 TIMES = {"start": RANGE_S[0], "end": RANGE_S[1]}
 CHARGED = '{resource.service.name="pay" && name="charge" && span.card=~"vi.*" && kind=server && duration>1s}'
