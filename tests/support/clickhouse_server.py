@@ -183,7 +183,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         try:
             self.answer_statement(query, killed)
-        except Reset:
+        # The client may have closed the connection meanwhile.
+        except (Reset, ConnectionError):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
         except RuntimeError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,17 +98,23 @@ def delivery(number: int, drain: str = "drain") -> Delivery:
         }
         for span in range(number + 1)
     ]
+    return delivery_of(spans, drain)
+
+
+def delivery_of(spans: Sequence[Mapping[str, str]], drain: str = "drain") -> Delivery:
     body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
     return Delivery(drain, body, ContentKind.JSON, (), NOW_S * 10**9, strict=False, body_bytes_max=1 << 20)
 
 
 def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes:
     """Return a sealed segment whose records contain these deliveries."""
+    return sealed(seq, *([delivery(number, drain) for number in record] for record in records))
+
+
+def sealed(seq: int, *records: Sequence[Delivery]) -> bytes:
+    """Return a sealed segment with these records."""
     content = b"".join(
-        transcode.commit(
-            POLICY, [delivery(number, drain) for number in record], SegmentId(EPOCH, seq), DIGEST_KEY
-        ).record
-        for record in records
+        transcode.commit(POLICY, list(record), SegmentId(EPOCH, seq), DIGEST_KEY).record for record in records
     )
     return content + transcode.footer(content)
 

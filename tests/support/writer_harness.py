@@ -26,6 +26,7 @@ from tests.support.fake_clickhouse import (
 )
 
 ID = "0000000000000007-0000000001"
+ROUNDS_MAX = 2_000
 TWO_DAYS = segment_of([TODAY - 1] * 300 + [TODAY] * 200)
 
 
@@ -95,6 +96,14 @@ class WriterHarness:
             if not listed[0].path.exists():
                 return
             self.between_turns_s += 0.0 if writer.drain() else 1.0
+
+    def drain_all(self) -> None:
+        """Run a writer that knows only the disk and the store, until the journal is empty."""
+        writer = self.writer
+        for _ in range(ROUNDS_MAX):
+            if not any(file.path.exists() for file in self.files):
+                return
+            self.between_turns_s += 0.0 if writer.drain() else 60.0
 
     @property
     def stored(self) -> dict[str, int]:

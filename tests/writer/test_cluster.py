@@ -15,8 +15,6 @@ from tests.support.fake_clickhouse import TODAY, segment_of
 from tests.support.memory_cluster import ClusterCore, MemoryCluster, row
 from tests.support.writer_harness import ID, WriterHarness
 
-ROUNDS_MAX = 2_000
-
 
 class ClusterHarness(WriterHarness):
     """A writer on a cluster, and the rows that it was given."""
@@ -30,14 +28,6 @@ class ClusterHarness(WriterHarness):
     def add(self, rows: list[int]) -> None:
         self.given += rows
         self.file(segment_of(rows), seq=len(self.files) + 1)
-
-    def drain_all(self) -> None:
-        """Run a writer until the journal is empty."""
-        writer = self.writer
-        for _ in range(ROUNDS_MAX):
-            if not any(file.path.exists() for file in self.files):
-                return
-            self.between_turns_s += 0.0 if writer.drain() else 60.0
 
 
 @pytest.fixture
