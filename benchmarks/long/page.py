@@ -51,10 +51,7 @@ _COLUMNS: dict[Stage, str] = {
     "drained": "drained",
 }
 _HEADS = ("spans/s", "p50 ms", "p99 ms", "disk p99 ms", "journal MB", "RSS MiB")
-_TABLES: dict[Stage, str] = {
-    "filling": "Filling, closed loop:",
-    "draining": "Draining during the low load:",
-}
+_TABLES: dict[Stage, str] = {"filling": "Filling, closed loop:", "draining": "Draining during the low load:"}
 
 
 def page(results: Results) -> str:
@@ -104,10 +101,7 @@ def _backlog(backlog: Backlog) -> Iterator[str]:
     yield row(["", *_COLUMNS.values()])
     yield row(["---"] * (len(columns) + 1))
     yield row(
-        [
-            "journal, MB",
-            *(f"{group[-1].journal_bytes / 1e6:,.0f}" if group else "-" for group in columns),
-        ]
+        ["journal, MB", *(f"{group[-1].journal_bytes / 1e6:,.0f}" if group else "-" for group in columns)]
     )
     for title, by_stage in (
         ("children exit after the kill, s", backlog.orphans_s),
@@ -118,16 +112,10 @@ def _backlog(backlog: Backlog) -> Iterator[str]:
     yield row(["low load, p99 ms", *(milliseconds(median_of(group, _p99)) for group in columns)])
     yield row(["low load, worst p99 ms", *(milliseconds(_worst_p99(group)) for group in columns)])
     yield row(
-        [
-            "disk during the load, p50 ms",
-            *(milliseconds(median_of(group, _disk_p50)) for group in columns),
-        ]
+        ["disk during the load, p50 ms", *(milliseconds(median_of(group, _disk_p50)) for group in columns)]
     )
     yield row(
-        [
-            "disk during the load, p99 ms",
-            *(milliseconds(median_of(group, _disk_p99)) for group in columns),
-        ]
+        ["disk during the load, p99 ms", *(milliseconds(median_of(group, _disk_p99)) for group in columns)]
     )
     yield from _saturated(filling)
     for role in ROLES:

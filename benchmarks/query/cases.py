@@ -132,13 +132,7 @@ def _numbers(values: Values) -> Iterator[Case]:
     yield Case(
         name=f"chart of p95 by route and deployment of a project, {DAY}",
         question="chart",
-        parameters={
-            **_in(day),
-            **of_project,
-            "measure": "p95",
-            "by": "http.route,deployment",
-            "every": "1h",
-        },
+        parameters={**_in(day), **of_project, "measure": "p95", "by": "http.route,deployment", "every": "1h"},
     )
     yield _timed(
         "red",

@@ -155,10 +155,7 @@ def _ask(api_url: str, number: int, stop: Event, counts: Counts) -> None:
         asked += 1
         query = urllib.parse.urlencode({"since": "1d", "until": "0s", **parameters})
         connection = http.client.HTTPConnection(
-            host.hostname or "",
-            host.port,
-            timeout=ANSWER_S_MAX,
-            source_address=(f"127.0.0.{number + 2}", 0),
+            host.hostname or "", host.port, timeout=ANSWER_S_MAX, source_address=(f"127.0.0.{number + 2}", 0)
         )
         with closing(connection):
             connection.request("GET", f"/api/v1/{question}?{query}")

@@ -232,13 +232,7 @@ def _query(made: _Request, parent: str, start_s: float, seconds: float) -> None:
         "db.query.text": "SELECT * FROM cart WHERE id = $1",
     }
     made.span(
-        "cart",
-        "SELECT cart",
-        CLIENT,
-        start_s=start_s,
-        seconds=seconds,
-        parent=parent,
-        attributes=attributes,
+        "cart", "SELECT cart", CLIENT, start_s=start_s, seconds=seconds, parent=parent, attributes=attributes
     )
 
 

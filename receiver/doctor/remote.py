@@ -91,8 +91,7 @@ class Doctor:
             is_local = self.target.host in {"localhost", "127.0.0.1", "::1"}
             failure = StepWarning if is_local else StepFailed
             raise failure(
-                "the URL is not https; platforms send to https only",
-                "Use the https URL that senders use.",
+                "the URL is not https; platforms send to https only", "Use the https URL that senders use."
             )
         return f"drain '{self.drain.name}'"
 

@@ -125,10 +125,7 @@ class ClickHouseStore(SqlStore):
             return self._insert_body(parameters, body, headers)
 
     def insert_lines(self, table: str, lines: bytes, *, token: str) -> None:
-        parameters = {
-            "query": f"INSERT INTO {table} FORMAT JSONEachRow",
-            "insert_deduplication_token": token,
-        }
+        parameters = {"query": f"INSERT INTO {table} FORMAT JSONEachRow", "insert_deduplication_token": token}
         self._insert_body(parameters, BytesIO(lines), {"Content-Length": str(len(lines))})
 
     def insert_arrow(self, table: str, body: IO[bytes], *, token: str, query_id: str) -> int:

@@ -129,12 +129,7 @@ class Expiry:
     """Turns deletion by age on while the wall clock is trusted, and off otherwise."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        retention_days: int = 0,
-        *,
-        now_s: Callable[[], float] = time.time,
+        self, store: Store, clock: Clock, retention_days: int = 0, *, now_s: Callable[[], float] = time.time
     ) -> None:
         """`retention_days`: 0 if days do not expire."""
         self._store = store

@@ -64,11 +64,7 @@ def set_retention(store: Store, retention_days: int, layout: Layout) -> list[str
         return []
     rollups = [(table, "Hour", " + INTERVAL 7 DAY") for table in ROLLUP_TABLES]
     # The main table last: its TTL is the one that is compared, so an interrupted change is repeated.
-    for table, column, extra in (
-        *rollups,
-        (COMPANION, "End", " + INTERVAL 2 DAY"),
-        (TABLE, "Timestamp", ""),
-    ):
+    for table, column, extra in (*rollups, (COMPANION, "End", " + INTERVAL 2 DAY"), (TABLE, "Timestamp", "")):
         _modify_ttl(store, layout.altered(table), column, retention_days, extra)
     return [f"retention of {retention_days} days"]
 

@@ -45,12 +45,7 @@ class PendingBatch:
     until_stored = False
 
     def __init__(
-        self,
-        batch: FastBatch,
-        claim: Claim,
-        on_accepted: OnAccepted,
-        parts: Parts,
-        deadline: float,
+        self, batch: FastBatch, claim: Claim, on_accepted: OnAccepted, parts: Parts, deadline: float
     ) -> None:
         self.delivery = batch
         self.claim = claim

@@ -45,10 +45,7 @@ class BatchHandler:
     """The steps of one batch."""
 
     def __init__(
-        self,
-        delivery_handler: DeliveryHandler,
-        committer: BatchCommitter,
-        is_stopping: Callable[[], bool],
+        self, delivery_handler: DeliveryHandler, committer: BatchCommitter, is_stopping: Callable[[], bool]
     ) -> None:
         self._delivery_handler = delivery_handler
         self._committer = committer

@@ -136,10 +136,7 @@ BalanceSource = LiveBalanceSource | OfflineBalanceSource
 
 
 def _balance(
-    sums: Sums,
-    waiting: dict[SegmentId, Counter[Heading]],
-    recorded: set[SegmentId],
-    backlog: Backlog,
+    sums: Sums, waiting: dict[SegmentId, Counter[Heading]], recorded: set[SegmentId], backlog: Backlog
 ) -> Balance:
     unrecorded = waiting.keys() - recorded
     # The spans of a replayed segment are already in the sums, as dead.

@@ -124,12 +124,7 @@ class Ledger:
         return self._book.window
 
     def record(
-        self,
-        segment: SegmentId,
-        lines: Lines,
-        *,
-        parts_epoch: int | None = None,
-        window: Extent = NO_EXTENT,
+        self, segment: SegmentId, lines: Lines, *, parts_epoch: int | None = None, window: Extent = NO_EXTENT
     ) -> None:
         """Record the outcome of a segment durably. Replaces an earlier record of the same segment."""
         if lines:

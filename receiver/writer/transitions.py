@@ -216,9 +216,7 @@ def _failed(state: ActiveState, failure: Failed) -> Step:
         if fewer:
             return Step(replace(state, days_per_statement=fewer))
     evidence = replace(
-        state.evidence,
-        failures=state.evidence.failures + 1,
-        in_doubt=state.evidence.in_doubt or is_insert,
+        state.evidence, failures=state.evidence.failures + 1, in_doubt=state.evidence.in_doubt or is_insert
     )
     # The rows of a failed INSERT may be stored, so they are counted before the next one.
     resume = Doubtful(evidence) if is_insert else replace(state, evidence=evidence)

@@ -13,12 +13,12 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 28_367,
-    "receiver/console": 30_315,
-    "receiver/platform": 6_490,
+    "receiver": 28_336,
+    "receiver/console": 30_208,
+    "receiver/platform": 6_486,
     "tests": 81_952,
-    "receiver/cli": 6_217,
-    "testing": 6_530,
+    "receiver/cli": 6_214,
+    "testing": 6_493,
 }
 """Area → maximum number of lines of its code."""
 CLASSES_OF_A_NAME_MAX = 2

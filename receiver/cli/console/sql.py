@@ -28,7 +28,7 @@ STANDARD_INPUT: Final = "-"
     epilog=examples(
         "trace-drain sql 'SELECT ServiceName, count() FROM otel_traces GROUP BY ALL'",
         "trace-drain sql - --format csv < report.sql",
-    ),
+    )
 )
 @click.argument("statement")
 @config_option
@@ -55,10 +55,7 @@ def sql(statement: str, *, config: str | None, data: str | None, limit: str, for
     for line in PRINTERS[form](rows):
         click.echo(line)
     if rows.is_cut:
-        click.echo(
-            f"the first {counted(rows.count, 'line')}; --limit N prints up to {LINES_MAX}",
-            err=True,
-        )
+        click.echo(f"the first {counted(rows.count, 'line')}; --limit N prints up to {LINES_MAX}", err=True)
 
 
 sql.params.extend(line_parameters(LINES_DEFAULT, LINES_MAX))

@@ -32,7 +32,7 @@ COLUMNS: Final = {"requests": "rate_per_s", "errors": "error_rate", "p95": "p95_
     epilog=examples(
         "trace-drain top                 # the last 5 minutes, asked every 2 seconds",
         "trace-drain top --since 1h",
-    ),
+    )
 )
 @config_option
 @data_option

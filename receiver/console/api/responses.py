@@ -75,9 +75,7 @@ async def finish_whole_answers(request: web.Request, handler: Handler) -> web.St
 def whole_json(status: int, body: Any, more: Mapping[str, str] | None = None) -> web.Response:  # noqa: ANN401 - any JSON
     """Return a JSON document."""
     return web.Response(
-        status=status,
-        body=msgspec.json.encode(body) + b"\n",
-        headers={**(more or {}), "Content-Type": JSON},
+        status=status, body=msgspec.json.encode(body) + b"\n", headers={**(more or {}), "Content-Type": JSON}
     )
 
 

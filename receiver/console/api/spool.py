@@ -127,10 +127,7 @@ class Spool:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Discard unread pieces and make a concurrent `append` return False."""
         with self._changed:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Final, TypedDict
 
 from receiver.console.queries.aggregates.proven_hours import ProvenHours
-from receiver.console.queries.aggregates.totalled import (
-    DEPLOYMENTS_SEEN,
-    errors_of,
-    source,
-    totalled_lines,
-)
+from receiver.console.queries.aggregates.totalled import DEPLOYMENTS_SEEN, errors_of, source, totalled_lines
 from receiver.console.queries.limits import LimitedLines, within_time
 from receiver.console.queries.message_template import TEMPLATE_PARAMETERS
 from receiver.console.queries.question import Asked

@@ -78,10 +78,7 @@ _QUESTIONS: Final[Mapping[str, Question[Any]]] = {
         ask=names.services,
         noun="service",
         is_short=True,
-        examples=(
-            "trace-drain services --since 24h",
-            "trace-drain services --format json | jq -r .service",
-        ),
+        examples=("trace-drain services --since 24h", "trace-drain services --format json | jq -r .service"),
     ),
     "operations": Question(
         row=names.OperationRow,

@@ -209,11 +209,7 @@ class _Page:
 
 
 def _summaries(
-    store: Store,
-    wanted: SearchQuery,
-    now_s: float,
-    clock: Callable[[], float],
-    page: _Page | None,
+    store: Store, wanted: SearchQuery, now_s: float, clock: Callable[[], float], page: _Page | None
 ) -> Iterator[bytes]:
     began_s = clock()
     matched = _matched(store, wanted, now_s, page)

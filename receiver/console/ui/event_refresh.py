@@ -18,8 +18,7 @@ class FetchState(NamedTuple):
 RefreshEvents = Callable[[str, float, Sequence[str]], Awaitable[FetchState]]
 """Fetches the events of a deployment: its id, the maximum number of seconds, and the projects of the user."""
 NOT_CONFIGURED: Final = FetchState(
-    "off",
-    "set platform.base_url, and platform.token or install the integration: see the page /platform",
+    "off", "set platform.base_url, and platform.token or install the integration: see the page /platform"
 )
 
 

@@ -82,11 +82,7 @@ class Follower:
     """Background task that follows live deployments."""
 
     def __init__(
-        self,
-        store: Store,
-        fetcher: EventFetcher,
-        settings: Callable[[], Platform],
-        round_s: float = ROUND_S,
+        self, store: Store, fetcher: EventFetcher, settings: Callable[[], Platform], round_s: float = ROUND_S
     ) -> None:
         self._store = store
         self._fetcher = fetcher

@@ -129,10 +129,7 @@ async def _install(platform: Platform, request: web.Request) -> dict[str, Any]:
 def _installed(platform: Platform, body: bodies.NewInstallation) -> tuple[Installation, str]:
     """Install the integration. Return the installation, and the URL to which the browser is redirected."""
     made = platform.install(
-        is_team=body.team,
-        scopes=body.scopes,
-        redirect_uri=body.redirect_uri,
-        webhook_url=body.webhook_url,
+        is_team=body.team, scopes=body.scopes, redirect_uri=body.redirect_uri, webhook_url=body.webhook_url
     )
     return made, platform.redirect_of(made, body.state, body.next)
 

@@ -105,12 +105,7 @@ def _run(stack: ExitStack, directory: Path, options: argparse.Namespace) -> NoRe
     serve += ["--admin-listen", "127.0.0.1:0"]
     receiver = stack.enter_context(_started("receiver", serve, directory))
     site = _until("the receiver", lambda: _site(directory / "receiver", facts), emulator, receiver)
-    drain = {
-        "url": f"{site.intake}/v1/traces",
-        "secret": DRAIN_SECRET,
-        "format": "json",
-        "retries": 3,
-    }
+    drain = {"url": f"{site.intake}/v1/traces", "secret": DRAIN_SECRET, "format": "json", "retries": 3}
     created = site.control("/drains", drain)
     print(f"Drain {created['id']}: test events were answered {created['test_status']}.", flush=True)  # noqa: T201 - as above
     site.control("/shop", {"requests_per_s": options.requests_per_s, "history_s": options.history_s})

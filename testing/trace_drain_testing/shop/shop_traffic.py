@@ -105,19 +105,7 @@ class _Writer:
         event = SpanEvent(self.now_ns, "exception", _exception(failure)) if failure else None
         half, status = self.request.trace_half, FAILED if failure else UNSET
         self.request.spans[service].append(
-            Span(
-                half,
-                span_id,
-                parent,
-                name,
-                kind,
-                start_ns,
-                self.now_ns,
-                attributes,
-                event,
-                status,
-                failure,
-            )
+            Span(half, span_id, parent, name, kind, start_ns, self.now_ns, attributes, event, status, failure)
         )
 
 
@@ -197,13 +185,7 @@ def _call(writer: _Writer, parent: bytes, service: str, name: str, *, statements
         statement, attributes = sql_statement(writer.dice, SHAPE)
         writer.wait_ms(6)
         writer.add(
-            service,
-            CLIENT,
-            statement,
-            attributes,
-            span_id=writer.new_id(),
-            parent=server,
-            start_ns=begun_ns,
+            service, CLIENT, statement, attributes, span_id=writer.new_id(), parent=server, start_ns=begun_ns
         )
     method, _, route = name.partition(" ")
     served: Attributes = {"http.request.method": method, "http.route": route}
@@ -243,11 +225,7 @@ def _render(writer: _Writer, parent: bytes) -> None:
 
 def _exception(message: str) -> Attributes:
     stack = f"CouponError: {message}\n    at {WORSE_OPERATION} (/var/task/chunks/coupons.js:88:17)"
-    return {
-        "exception.type": "CouponError",
-        "exception.message": message,
-        "exception.stacktrace": stack,
-    }
+    return {"exception.type": "CouponError", "exception.message": message, "exception.stacktrace": stack}
 
 
 def _resource(service: str) -> Attributes:

@@ -60,7 +60,5 @@ def question_parameters(question: Question[Any]) -> Iterator[Parameter]:
     yield since()
     yield UNTIL
     yield Parameter(
-        "limit",
-        "maximum number of lines",
-        schema=whole_number(1, question.limit_max, question.limit_default),
+        "limit", "maximum number of lines", schema=whole_number(1, question.limit_max, question.limit_default)
     )

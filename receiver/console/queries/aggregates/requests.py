@@ -16,10 +16,7 @@ from receiver.engine.sql_text import Sql
 from receiver.errors import MalformedBody
 
 ALL_SPANS: Final = Sql("1")
-_CONDITIONS: Final = {
-    "requests": IS_REQUEST,
-    "all": ALL_SPANS,
-}
+_CONDITIONS: Final = {"requests": IS_REQUEST, "all": ALL_SPANS}
 SPANS: Final = Parameter(
     "spans",
     "the spans that count, requests (server and consumer spans and spans without a parent) or all; "

@@ -125,9 +125,7 @@ def lines_of_groups(  # noqa: PLR0913, PLR0917 - as `rollup_of`
 
 
 def lines_of_reading(
-    store: Store,
-    reading: Callable[[], Reading | None],
-    of_spans: Callable[[], tuple[str, Parameters]],
+    store: Store, reading: Callable[[], Reading | None], of_spans: Callable[[], tuple[str, Parameters]]
 ) -> Iterator[bytes]:
     """Run the statement over a rollup; over the spans if there is none, or it keeps changing."""
     lines = None

@@ -195,10 +195,7 @@ def shift_rows(
     items = [compose(_ITEMS, scope=identifier(scope), map=identifier(name)) for scope, name in _MAPS.items()]
     items += [
         compose(
-            _SPELLED,
-            scope=identifier(each.scope),
-            key=identifier(each.key),
-            column=identifier(each.column),
+            _SPELLED, scope=identifier(each.scope), key=identifier(each.key), column=identifier(each.column)
         )
         for each in spelled
     ]

@@ -63,14 +63,7 @@ _EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
 }
 """Texts of exceptions, which `text` searches although they are not promoted."""
 _ARRAYS_OF: Final[Mapping[Scope, str]] = {"event": "Events.Attributes", "link": "Links.Attributes"}
-_SQL_OF: Final[Mapping[Operator, str]] = {
-    "=": "=",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+_SQL_OF: Final[Mapping[Operator, str]] = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TRY_REGEX = "SELECT match('', {regex:String}), replaceRegexpAll('', {regex:String}, '')"
 """`match` alone accepts `a)|(b`, of which it reads only the beginning."""
 _BAD_REGEX: Final = (36, 427)

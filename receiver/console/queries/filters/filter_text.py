@@ -57,13 +57,7 @@ from receiver.console.queries.filters.filter_values import (
     text_or_wildcard,
     unquoted,
 )
-from receiver.console.queries.filters.plain_text import (
-    NAMES,
-    id_field,
-    is_plain,
-    plain_parts,
-    quoted_word,
-)
+from receiver.console.queries.filters.plain_text import NAMES, id_field, is_plain, plain_parts, quoted_word
 from receiver.errors import InvalidFilter
 
 _FIELD = re.compile(

@@ -82,10 +82,7 @@ ROWS_FOR_CLIENTS: Final = (
 )
 """The same for clients, and of the tables of the engine only rows about our own tables."""
 
-PATHS_OF: Final = {
-    "tables": Sql("data_paths, metadata_path"),
-    "databases": Sql("data_path, metadata_path"),
-}
+PATHS_OF: Final = {"tables": Sql("data_paths, metadata_path"), "databases": Sql("data_path, metadata_path")}
 """Table of the database `system` → its columns with paths of the host, which clients do not see."""
 
 TABLE_FUNCTIONS: Final = frozenset({"numbers", "generate_series", "generateseries"})

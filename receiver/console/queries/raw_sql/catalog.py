@@ -68,12 +68,7 @@ def read_catalog(
 ) -> Catalog:
     """Return the catalog for names in lower case. Raises `InvalidStatement` for an unusual database."""
     rows = connection.rows(
-        _NAMES,
-        {
-            "names": sorted(set(names)),
-            "tables": sorted(allowed.TABLES),
-            "engines": list(_ENGINES),
-        },
+        _NAMES, {"names": sorted(set(names)), "tables": sorted(allowed.TABLES), "engines": list(_ENGINES)}
     )
 
     def named(kind: str) -> set[str]:

@@ -82,12 +82,7 @@ class ClientStatement(NamedTuple):
 
 def answer(store: Store, asked: ClientStatement) -> Iterator[bytes]:
     """Yield the answer in the format of the client. Raises `InvalidStatement` unless the guard accepts it."""
-    settings = {
-        **SETTINGS,
-        **_RESULT_MAX,
-        "additional_table_filters": ROWS_FOR_CLIENTS,
-        **asked.settings,
-    }
+    settings = {**SETTINGS, **_RESULT_MAX, "additional_table_filters": ROWS_FOR_CLIENTS, **asked.settings}
     return within_time(_pieces(store, asked, settings), seconds_max=float(settings["max_execution_time"]))
 
 

@@ -118,9 +118,5 @@ def _groups(columns: Sql, keys: Sql) -> Sql:
 
 def _values(groups: Sql, items: Sql) -> Sql:
     return rollup_compose(
-        _VALUES,
-        values_max=VALUES_MAX,
-        value_bytes_max=VALUE_BYTES_MAX,
-        groups=groups,
-        items=items,
+        _VALUES, values_max=VALUES_MAX, value_bytes_max=VALUE_BYTES_MAX, groups=groups, items=items
     )

@@ -10,12 +10,7 @@ import orjson
 
 from receiver.console.queries.filters.filter import Filter
 from receiver.console.queries.group_key import GroupKey
-from receiver.console.queries.limits import (
-    COMPARED_SPANS_MAX,
-    SPANS_MAX,
-    LimitedLines,
-    within_time,
-)
+from receiver.console.queries.limits import COMPARED_SPANS_MAX, SPANS_MAX, LimitedLines, within_time
 from receiver.console.queries.selection import matching_any_time
 from receiver.console.queries.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
 from receiver.console.queries.traces.trace_comparison import differences

@@ -63,11 +63,7 @@ class ClickHouseEndpoint:
     """The routes, over the source of the API."""
 
     def __init__(
-        self,
-        source_for: ApiSourceFor,
-        token: Callable[[], str],
-        database: str,
-        hosts: Collection[str] = (),
+        self, source_for: ApiSourceFor, token: Callable[[], str], database: str, hosts: Collection[str] = ()
     ) -> None:
         """`token`: called for each request, because a reload may change it. `database`: of our tables.
 

@@ -168,8 +168,4 @@ async def _body(request: web.Request) -> bytes:
 
 
 def _answer(document: rpc.Json | list[rpc.Json], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    return web.Response(
-        status=status,
-        body=json_line(document),
-        headers={"Content-Type": JSON},
-    )
+    return web.Response(status=status, body=json_line(document), headers={"Content-Type": JSON})

@@ -170,13 +170,7 @@ _ALL: Final = (
         parameters_of("errors", _ERRORS),
         _errors,
     ),
-    Tool(
-        "services",
-        "List services",
-        SENTENCES["services"],
-        parameters_of("services", _SERVICES),
-        _services,
-    ),
+    Tool("services", "List services", SENTENCES["services"], parameters_of("services", _SERVICES), _services),
     Tool(
         "attribute_values",
         "List attribute values",

@@ -93,11 +93,7 @@ class Chart:
             tag("rect", x=x, y=y, width=width, height=ROW_HEIGHT - 1, class_=" ".join(filter(None, kinds))),
             *([failed] if cell.errors else []),
             href=self._view.link(
-                "/search",
-                filter=self._text,
-                selection=cell.selection,
-                since=cell.since,
-                until=cell.until,
+                "/search", filter=self._text, selection=cell.selection, since=cell.since, until=cell.until
             ),
             # The table of the numbers has the same links in an order that a keyboard can follow.
             tabindex=-1,

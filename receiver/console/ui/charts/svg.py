@@ -251,12 +251,7 @@ class _Plot:
         first, last = math.floor(low / step), math.ceil(high / step - 1e-9)
         self._labelled = [number * step for number in range(first, last + 1)]
         self.scale = Scale(
-            points,
-            last * step,
-            box,
-            smallest=first * step,
-            left=_LABELS_WIDTH,
-            has_columns=True,
+            points, last * step, box, smallest=first * step, left=_LABELS_WIDTH, has_columns=True
         )
 
     def drawn(self, title: str, content: Sequence[Markup], markers: Sequence[Marker]) -> Markup:

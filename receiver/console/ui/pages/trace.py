@@ -16,11 +16,7 @@ from markupsafe import Markup
 from receiver.console.api.source import Row, SourceWithSql
 from receiver.console.queries.limits import decimal_number
 from receiver.console.queries.traces.trace_model import Span, Trace, start_ns_of, trace_of
-from receiver.console.queries.traces.traces import (
-    LINKING_AFTER_S,
-    LINKING_BEFORE_S,
-    normalized_trace_id,
-)
+from receiver.console.queries.traces.traces import LINKING_AFTER_S, LINKING_BEFORE_S, normalized_trace_id
 from receiver.console.ui import numbers
 from receiver.console.ui.charts.svg import tag
 from receiver.console.ui.long_texts import cut, with_cut_texts

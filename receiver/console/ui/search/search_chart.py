@@ -117,13 +117,7 @@ def _histogram(view: View, text: str, rows: Sequence[Row], markers: Sequence[Mar
         failed[index] += row["errors"]
         others[index] += row["spans"] - row["errors"]
     series = [
-        Series(
-            name,
-            counts,
-            kind,
-            incomplete=timeline.incomplete,
-            links=timeline.links(all_of(text, status)),
-        )
+        Series(name, counts, kind, incomplete=timeline.incomplete, links=timeline.links(all_of(text, status)))
         for name, counts, kind, status in (
             ("failed", failed, "error", "status=error"),
             ("not failed", others, "", "-status=error"),

@@ -97,10 +97,7 @@ def stream_chunks(identity: Identity, answer: ModelAnswer, shape: str, *, has_us
     for delta in _deltas(identity, answer, shape):
         yield {**common, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     last_delta = {"provider_metadata": identity.routing}
-    yield {
-        **common,
-        "choices": [{"index": 0, "delta": last_delta, "finish_reason": answer.finish_reason}],
-    }
+    yield {**common, "choices": [{"index": 0, "delta": last_delta, "finish_reason": answer.finish_reason}]}
     if has_usage:
         yield {**common, "choices": [], "usage": _usage(answer.usage)}
 
