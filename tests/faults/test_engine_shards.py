@@ -55,13 +55,8 @@ class ShardsHarness(WriterHarness):
 
 
 @pytest.fixture
-def random() -> Random:
-    return Random(7)
-
-
-@pytest.fixture
-def cluster(quick_dir: Path, random: Random) -> Iterator[EngineCluster]:
-    with closing(EngineCluster(quick_dir, random, SHARDS)) as engines:
+def cluster(quick_dir: Path) -> Iterator[EngineCluster]:
+    with closing(EngineCluster(quick_dir, Random(7), SHARDS)) as engines:
         yield engines
 
 
@@ -70,9 +65,9 @@ def cluster(quick_dir: Path, random: Random) -> Iterator[EngineCluster]:
 )
 @pytest.mark.timeout(3_600)
 def test_shards_that_are_killed_hang_or_refuse_have_every_span_once(
-    quick_dir: Path, cluster: EngineCluster, random: Random
+    quick_dir: Path, cluster: EngineCluster
 ) -> None:
-    harness = ShardsHarness(quick_dir, cluster)
+    harness, random = ShardsHarness(quick_dir, cluster), cluster.random
     cluster.is_faulty = True
     given: list[tuple[str, str]] = []
     writer = harness.writer

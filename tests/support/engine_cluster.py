@@ -33,6 +33,8 @@ INSERT_TIMEOUT_S = 1
 LATE_S = 1.2
 """Longer than the timeout: the INSERT is applied after its connection was closed."""
 KILLED_AFTER_S_MAX = 0.03
+KILLED_BEFORE_COUNT = 0.1
+"""Probability that an engine is killed before rows are counted."""
 SERVER_FAULTS: Mapping[str, Mapping[str, object]] = {
     "error": {"code": 252},
     "reset": {},
@@ -41,8 +43,8 @@ SERVER_FAULTS: Mapping[str, Mapping[str, object]] = {
     "slow": {"seconds": LATE_S},
 }
 """Faults of `tests.support.clickhouse_server`, and their details."""
-PROCESS_FAULTS = ("away", "killed", "stopped")
-"""The process is killed before an INSERT, or while it inserts, or does not run for `LATE_S`."""
+FAULTS = (*SERVER_FAULTS, "away", "killed", "stopped")
+"""Besides: the process is killed before an INSERT, or while it inserts, or does not run for `LATE_S`."""
 
 
 class Shard:
@@ -64,26 +66,28 @@ class Shard:
         self.is_alive = True
 
     def insert(self, rows: Path, token: str, query_id: str, *, fault: str, killed_after_s: float) -> None:
-        """Insert a file. `fault`: of `SERVER_FAULTS` or `PROCESS_FAULTS`, or empty."""
+        """Insert a file. `fault`: of `FAULTS`, or empty."""
+        killer = threading.Timer(killed_after_s, self._signal, [signal.SIGKILL])
         if fault in SERVER_FAULTS:
             self._server.inject_fault(fault, **SERVER_FAULTS[fault])
-        elif fault == "stopped":
+        elif fault == "away":
+            self.kill()
+        elif fault == "killed":
+            killer.start()
+        elif fault:
             self._signal(signal.SIGSTOP)
             threading.Timer(LATE_S, self._signal, [signal.SIGCONT]).start()
-        elif fault:
-            self._insert_and_kill(rows, token, query_id, killed_after_s if fault == "killed" else 0.0)
-            return
-        self.store.insert(rows, token=token, query_id=query_id)
-
-    def _insert_and_kill(self, rows: Path, token: str, query_id: str, killed_after_s: float) -> None:
-        killer = threading.Timer(killed_after_s, self._signal, [signal.SIGKILL])
-        killer.start()
-        if not killed_after_s:
-            killer.join()
         try:
             self.store.insert(rows, token=token, query_id=query_id)
         finally:
-            killer.join()
+            if fault == "killed":
+                killer.join()
+                self.close()
+
+    def kill(self) -> None:
+        """Kill the process, unless it is dead."""
+        if self.is_alive:
+            self._signal(signal.SIGKILL)
             self.close()
 
     def _signal(self, number: int) -> None:
@@ -103,15 +107,13 @@ class EngineCluster(ClusterStore):
     def __init__(self, directory: Path, random: Random, shards: int) -> None:
         url = parse_store_url(f"http://127.0.0.1:1/{DATABASE}")
         assert url is not None
-        super().__init__(
-            url, database=DATABASE, password="", insert_timeout_s=1, receiver="test", cluster="prod"
-        )
+        super().__init__(url, database="", password="", insert_timeout_s=1, receiver="test", cluster="prod")
         self._directory = directory
-        self._random = random
+        self.random = random
         self.engines = [Shard(directory / f"shard{number}") for number in range(1, shards + 1)]
         self.is_faulty = False
         self.faults: list[str] = []
-        """Faults so far, of the kinds in turn."""
+        """Faults of INSERTs so far, of the kinds in turn."""
 
     def _shard_of_node(self) -> list[int]:
         return list(range(1, len(self.engines) + 1))
@@ -127,7 +129,7 @@ class EngineCluster(ClusterStore):
                     token,
                     query_id,
                     fault=self._fault() if shard.is_alive else "away",
-                    killed_after_s=self._random.uniform(0, KILLED_AFTER_S_MAX),
+                    killed_after_s=self.random.uniform(0, KILLED_AFTER_S_MAX),
                 )
                 for shard, rows in pieces
             ]
@@ -147,22 +149,23 @@ class EngineCluster(ClusterStore):
                 yield engine, path
 
     def _fault(self) -> str:
-        if not self.is_faulty or self._random.random() < 0.5:
+        if not self.is_faulty or self.random.random() < 0.5:
             return ""
-        kinds = [*SERVER_FAULTS, *PROCESS_FAULTS]
-        self.faults.append(kinds[len(self.faults) % len(kinds)])
+        self.faults.append(FAULTS[len(self.faults) % len(FAULTS)])
         return self.faults[-1]
 
     def restart(self, probability: float = 1.0) -> None:
         """Start each killed engine with a probability."""
         for engine in self.engines:
-            if self._random.random() < probability:
+            if self.random.random() < probability:
                 engine.start()
 
     def _of_replicas(self, statement: Callable[[Sql], Sql], column: Sql, parameters: Parameters) -> Answers:
         asked = compose(
             "SELECT {column} FROM ({of_replica})", column=column, of_replica=statement(identifier(TABLE))
         )
+        if self.is_faulty and self.random.random() < KILLED_BEFORE_COUNT:
+            self.random.choice(self.engines).kill()
         answers: Answers = {}
         for number, engine in enumerate(self.engines, start=1):
             with suppress(StoreTrouble):
