@@ -62,22 +62,22 @@ def test_image_example_provides_every_file_of_its_configuration() -> None:
     assert sorted(files) == ["tls.crt", "tls.key", "token"]
     assert [name for name in files if f"conf/{name}" not in commands] == []
     assert "cp deploy/trace-drain.toml conf/\n" in commands
-    assert '-v "$PWD/conf:/etc/trace-drain:ro"' in commands
-    assert "serve --config /etc/trace-drain/trace-drain.toml" in commands
+    assert "-v /etc/trace-drain:/etc/trace-drain:ro" in commands
+    assert "-e TRACE_DRAIN_CONFIG=/etc/trace-drain/trace-drain.toml" in commands
 
 
 @pytest.mark.parametrize(
-    ("file", "path"), [("docs/install.md", "conf"), ("deploy/compose/compose.yaml", "secrets/\\*")]
+    ("file", "path"), [("docs/install.md", "conf/\\*"), ("deploy/compose/compose.yaml", "secrets/\\*")]
 )
 def test_files_of_an_example_are_readable_only_by_the_user_of_the_image(file: str, path: str) -> None:
     (user,) = re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
     commands = commands_of(file)
 
-    modes = [int(mode, 8) for mode in re.findall(r"chmod (\d+)", commands)]
+    modes = [int(mode, 8) for mode in re.findall(r"(?:chmod|-m) (\d+)", commands)]
 
     assert modes
     assert not any(mode & stat.S_IROTH for mode in modes)
-    assert re.search(rf"chown (-R )?{user}(:101)? {path}", commands)
+    assert re.search(rf"(chown|install -o) {user}(:101)?( -m 0400)? {path}", commands)
 
 
 def test_package_is_not_installed_from_a_public_index() -> None:

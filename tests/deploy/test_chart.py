@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -190,7 +191,7 @@ def test_rules_of_the_chart_are_the_alert_rules() -> None:
     alerts = ROOT / "deploy/prometheus/alerts.yml"
     rules = (each for each in documents("everything") if "kind: PrometheusRule" in each)
 
-    assert (CHART / "files/alerts.yml").resolve() == alerts
+    assert alerts.resolve() == CHART / "files/alerts.yml"
     assert indent(alerts.read_text(), "  ", lambda _: True).rstrip() in next(rules)
 
 
@@ -202,19 +203,24 @@ def test_replicas_are_added_by_a_metric_that_is_exported() -> None:
 
 
 @pytest.mark.fault_tier
-def test_job_stores_the_journal_of_a_removed_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ReceiverProcess(tmp_path, "--store", "http://ingest@127.0.0.1:9/otel") as removed:
-        assert removed.post(bodies.trace_body(1, spans=3)).status == 200
-    assert list((tmp_path / "journal").rglob("*.native.lz4"))
+def test_job_stores_the_journal_of_a_removed_replica_once_that_has_stopped(tmp_path: Path) -> None:
     argument = resource("everything", "Job").partition("args:\n            - |\n")[2]
     script = dedent(argument.partition("      volumes:")[0]).replace("127.0.0.1:4318", "127.0.0.1:0")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    for variable in ("ADMIN_LISTEN", "API_LISTEN"):
-        monkeypatch.setenv(f"TRACE_DRAIN_{variable}", "127.0.0.1:0")
-    monkeypatch.setenv("TRACE_DRAIN_DATA_DIR", str(tmp_path))
+    listen = {f"TRACE_DRAIN_{name}": "127.0.0.1:0" for name in ("ADMIN_LISTEN", "API_LISTEN")}
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environment = {**os.environ, **listen, "PATH": path, "TRACE_DRAIN_DATA_DIR": str(tmp_path)}
+    with ReceiverProcess(tmp_path, "--store", "http://ingest@127.0.0.1:9/otel") as removed:
+        assert removed.post(bodies.trace_body(1, spans=3)).status == 200
+        command = ["/bin/sh", "-euc", script]
+        job = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert job.stderr
+        assert any("is in use" in line for line in job.stderr)
+    assert list((tmp_path / "journal").rglob("*.native.lz4"))
 
-    done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=False)
+    output, errors = job.communicate()
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("the journal is empty\n")
+    assert job.returncode == 0, errors
+    assert output.endswith("the journal is empty\n")
     assert list((tmp_path / "journal").rglob("*.native.lz4")) == []

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from random import Random
+from random import Random, uniform
 from typing import Any
 
 from receiver import transcode
@@ -65,9 +65,9 @@ class Shard:
         self.store = engines.connected(self._server.url, database=DATABASE, insert_timeout_s=INSERT_TIMEOUT_S)
         self.is_alive = True
 
-    def insert(self, rows: Path, token: str, query_id: str, *, fault: str, killed_after_s: float) -> None:
+    def insert(self, rows: Path, token: str, query_id: str, fault: str) -> None:
         """Insert a file. `fault`: of `FAULTS`, or empty."""
-        killer = threading.Timer(killed_after_s, self._signal, [signal.SIGKILL])
+        killer = threading.Timer(uniform(0, KILLED_AFTER_S_MAX), self._signal, [signal.SIGKILL])
         if fault in SERVER_FAULTS:
             self._server.inject_fault(fault, **SERVER_FAULTS[fault])
         elif fault == "away":
@@ -123,15 +123,7 @@ class EngineCluster(ClusterStore):
         pieces = list(self._divided(segment))
         with ThreadPoolExecutor(len(pieces)) as pool:
             sent = [
-                pool.submit(
-                    shard.insert,
-                    rows,
-                    token,
-                    query_id,
-                    fault=self._fault() if shard.is_alive else "away",
-                    killed_after_s=self.random.uniform(0, KILLED_AFTER_S_MAX),
-                )
-                for shard, rows in pieces
+                pool.submit(shard.insert, rows, token, query_id, self._fault(shard)) for shard, rows in pieces
             ]
         errors = [error for shard in sent if (error := shard.exception())]
         if errors:
@@ -148,7 +140,9 @@ class EngineCluster(ClusterStore):
                 path.write_bytes(transcode.rewrite(content, own, "lz4", BLOCK_ROWS_MAX))
                 yield engine, path
 
-    def _fault(self) -> str:
+    def _fault(self, shard: Shard) -> str:
+        if not shard.is_alive:
+            return "away"
         if not self.is_faulty or self.random.random() < 0.5:
             return ""
         self.faults.append(FAULTS[len(self.faults) % len(FAULTS)])
