@@ -46,6 +46,11 @@ SELECT _shard_num, names FROM clusterAllReplicas({cluster:String}, view(
 SETTINGS skip_unavailable_shards = 1
 """
 """Each node that answers returns one row, also without tables."""
+_CREATE_QUERIES = """
+SELECT name, create_table_query FROM clusterAllReplicas({cluster:String}, system.tables)
+WHERE database = {database:String} LIMIT 1 BY name
+SETTINGS skip_unavailable_shards = 1
+"""
 
 
 class Node(NamedTuple):
@@ -103,6 +108,20 @@ class Layout(NamedTuple):
             local,
         )
         return [local] if name in ON_ALL_NODES else [local, self._distributed(name)]
+
+    def create_queries(self, store: Store) -> dict[str, str]:
+        """Return the tables that have rows, and statements that create them as they are on the nodes now.
+
+        Of a node that is added: as a replica it is refused unless its table has all later changes.
+        """
+        if not self.cluster:
+            return {}
+        rows = store.rows(_CREATE_QUERIES, {"cluster": self.cluster, "database": self.database})
+        return {
+            name: f"CREATE TABLE IF NOT EXISTS {self._on_cluster(name)} {sql[sql.index('(') :]}"
+            for name, sql in rows
+            if name in ON_ALL_NODES or name.endswith(local_table(""))
+        }
 
     def _with_policy(self, sql: str) -> str:
         if not self.storage_policy or f"EXISTS {TABLE}\n" not in sql:

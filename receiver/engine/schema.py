@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -161,8 +161,10 @@ def apply(  # noqa: PLR0913 - the tables, and both retentions
     with _locked(store, sleep):
         # Read again under the lock, because another receiver may have applied some in the meantime.
         pending = _pending(store, statements, layout)
+        created = layout.create_queries(store) if pending else {}
         _unrecord(store, pending)
-        changes = list(dict.fromkeys(_apply_one(store, engine, statement) for statement in pending))
+        applied = (_apply_one(store, engine, as_created(statement, created)) for statement in pending)
+        changes = list(dict.fromkeys(applied))
         changes += _promote(store, attributes, engine)
         changes += set_event_retention(store, event_retention_days, layout)
         changes += set_retention(store, retention_days, layout)
@@ -302,6 +304,14 @@ def _unrecord(store: Store, pending: list[Statement]) -> None:
 def _tables_of(statement: Statement) -> set[str]:
     """Return the tables that a statement creates or changes. It runs again if one was dropped."""
     return set(_OF_TABLE.findall(statement.sql))
+
+
+def as_created(statement: Statement, created: Mapping[str, str]) -> Statement:
+    """Return the statement that creates a table as some nodes of a cluster have it."""
+    if "CREATE TABLE" not in statement.sql:
+        return statement
+    (table,) = _tables_of(statement)
+    return statement._replace(sql=created.get(table, statement.sql))
 
 
 def _apply_one(store: Store, engine: Engine, statement: Statement) -> str:

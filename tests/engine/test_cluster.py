@@ -306,9 +306,9 @@ for statement in json.load(sys.stdin):
     try:
         store.query(statement.replace(" ON CLUSTER 'prod'", ""))
     except RuntimeError as error:
-        failed[statement.splitlines()[0]] = str(error)
-tables = store.query("SELECT name, engine FROM system.tables WHERE database = 'otel' FORMAT JSONCompact")
-print(json.dumps({"failed": failed, "tables": dict(json.loads(tables.bytes())["data"])}), flush=True)
+        failed[statement] = str(error)
+listed = "SELECT name, create_table_query FROM system.tables WHERE database = 'otel' FORMAT JSONCompact"
+print(json.dumps([failed, json.loads(store.query(listed).bytes())["data"]]), flush=True)
 # The engine does not end while Keeper is connected.
 os._exit(0)
 """
@@ -316,7 +316,7 @@ CONFIG = """<clickhouse>
 <zookeeper><node><host>127.0.0.1</host><port>{port}</port></node></zookeeper>
 <remote_servers><prod><shard><internal_replication>true</internal_replication>
 <replica><host>127.0.0.1</host><port>9000</port></replica></shard></prod></remote_servers>
-<macros><shard>1</shard><replica>a</replica></macros>
+<macros><shard>1</shard><replica>{replica}</replica></macros>
 </clickhouse>"""
 
 
@@ -347,29 +347,54 @@ def keeper_port(tmp_path: Path) -> Iterator[int]:
         process.wait()
 
 
-def test_engine_with_keeper_creates_every_table(tmp_path: Path, keeper_port: int) -> None:
-    config = tmp_path / "config.xml"
-    config.write_text(CONFIG.format(port=keeper_port))
-    emitted = statements(Layout("prod", "otel"))
-
+def in_engine_with_keeper(
+    directory: Path, port: int, emitted: list[str]
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Run statements on a replica. Returns the errors by statement, and each table with its CREATE query."""
+    directory.mkdir()
+    config = directory / "config.xml"
+    config.write_text(CONFIG.format(port=port, replica=directory.name))
     done = subprocess.run(
-        [sys.executable, "-c", IN_ENGINE_WITH_KEEPER, f"{tmp_path}/store?config-file={config}"],
+        [sys.executable, "-c", IN_ENGINE_WITH_KEEPER, f"{directory}/store?config-file={config}"],
         input=json.dumps(emitted),
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-
     assert done.stdout, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    failed, tables = json.loads(done.stdout.splitlines()[-1])
+    return failed, tables
+
+
+def test_engine_with_keeper_creates_every_table(tmp_path: Path, keeper_port: int) -> None:
+    emitted = statements(Layout("prod", "otel"))
+
+    failed, tables = in_engine_with_keeper(tmp_path / "a", keeper_port, emitted)
+
     # No replica listens for other replicas here, so tables are read-only, and an ALTER is refused.
-    failed = [
-        (text, result["failed"][text.splitlines()[0]])
-        for text in emitted
-        if text.splitlines()[0] in result["failed"]
-    ]
-    assert all("ALTER TABLE" in text and "READ_ONLY" in error for text, error in failed)
-    engines_of = {name: engine for name, engine in result["tables"].items() if name.endswith("_local")}
-    assert len(engines_of) == sum(" ENGINE = Distributed" in f" {text.splitlines()[-1]}" for text in emitted)
-    assert all(engine.startswith("Replicated") for engine in engines_of.values())
+    assert all("ALTER TABLE" in text and "READ_ONLY" in error for text, error in failed.items())
+    local = {name: query for name, query in tables if name.endswith("_local")}
+    assert len(local) == sum(" ENGINE = Distributed" in f" {text.splitlines()[-1]}" for text in emitted)
+    assert all("ENGINE = Replicated" in query for query in local.values())
+
+
+def test_replica_that_is_added_creates_a_table_that_was_altered(
+    tmp_path: Path, keeper_port: int, monkeypatch: pytest.MonkeyPatch, cluster: OneNodeCluster
+) -> None:
+    layout = Layout("prod", "otel")
+    earlier, altered = (
+        [each for each in schema.emit(schema_sources(), SERVER, days, layout=layout) if each.number < 3]
+        for days in (30, 7)
+    )
+    _, tables = in_engine_with_keeper(tmp_path / "a", keeper_port, [each.sql for each in altered])
+    monkeypatch.setattr(cluster, "rows", lambda *_: tables)
+    created = [schema.as_created(each, layout.create_queries(cluster)).sql for each in earlier]
+
+    refused, _ = in_engine_with_keeper(tmp_path / "b", keeper_port, [each.sql for each in earlier])
+    failed, _ = in_engine_with_keeper(tmp_path / "c", keeper_port, created)
+
+    local = {text for text in refused if "_local" in text and "Distributed" not in text}
+    assert len(local) == 2
+    assert all("TTL" in refused[text] for text in local)
+    assert failed == {}
