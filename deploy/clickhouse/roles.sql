@@ -40,6 +40,17 @@ GRANT TRUNCATE ON otel.otel_red_day TO trace_drain_writer;
 GRANT TRUNCATE ON otel.otel_red_deployment TO trace_drain_writer;
 GRANT TRUNCATE ON otel.otel_red_deployment_day TO trace_drain_writer;
 GRANT TRUNCATE ON otel.otel_rollup_slots TO trace_drain_writer;
+-- the same on a cluster
+GRANT TRUNCATE ON otel.otel_attribute_keys_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_attribute_values_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_calls_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_deployments_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_errors_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_red_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_red_day_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_red_deployment_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_red_deployment_day_local TO trace_drain_writer;
+GRANT TRUNCATE ON otel.otel_rollup_slots_local TO trace_drain_writer;
 
 -- Reader of all projects: Grafana and SQL.
 CREATE ROLE IF NOT EXISTS trace_drain_reader;

@@ -24,6 +24,7 @@ from urllib3 import BaseHTTPResponse, Timeout
 
 from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
+from receiver.engine.cluster import ONE_SERVER, Layout
 from receiver.engine.copying import Pieces, Read, named_pieces, pieces_of
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import (
@@ -55,6 +56,7 @@ class ClickHouseStore(SqlStore):
     """Store on a ClickHouse server. Clients connect on first use, because the server may be down at start."""
 
     embedded = False
+    layout: Layout = ONE_SERVER
     _insert_settings: ClassVar[Mapping[str, str]] = {}
     _running_id = Sql("query_id")
 
@@ -71,6 +73,7 @@ class ClickHouseStore(SqlStore):
         """`database` and `password` are used if the URL does not contain them."""
         super().__init__(receiver=receiver)
         self._cluster = cluster
+        self.layout = Layout(cluster, url.database or database)
         self._url = url
         self._place = str(Address(url.host, url.port))
         self._pool = pool_without_redirects(url.host, url.port, is_secure=url.secure)

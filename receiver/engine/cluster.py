@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from receiver.engine.store import COMPANION, DEPLOYMENT_EVENTS, TABLE, Store
-from receiver.errors import OperatorError
+from receiver.engine.sql_text import COMPANION, DEPLOYMENT_EVENTS, TABLE, Sql, compose, identifier
+from receiver.errors import OperatorError, StoreTrouble
 
 WINDOW_S = 7 * 86_400
 """Time that Keeper remembers the tokens of INSERTs."""
@@ -28,11 +28,21 @@ _CREATED = re.compile(r"CREATE (TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)(?: 
 _ALTERED = re.compile(r"ALTER TABLE (\w+)")
 _SELECTED = re.compile(r"^FROM (\w+)", re.MULTILINE)
 _ENGINE = re.compile(r"^ENGINE = (\w*MergeTree)(?:\((\w+)\))?", re.MULTILINE)
+_STORED = re.compile(r"(?<![\w'{.])otel_\w+")
+"""A table in a query: not a text, and not a parameter."""
 _WINDOW = re.compile(r"\bnon_replicated_deduplication_window = (\d+)")
 
 _NODES = """
 SELECT shard_num, host_name FROM system.clusters
 WHERE cluster = {cluster:String} ORDER BY shard_num, replica_num
+"""
+_DEFINITION = """
+SELECT groupArray((shard_num, shard_weight, host_name, port)) AS nodes
+FROM
+(
+    SELECT shard_num, shard_weight, host_name, port FROM system.clusters
+    WHERE cluster = '{cluster}' ORDER BY shard_num, replica_num
+)
 """
 _MACROS = """
 SELECT _shard_num, groupArray((macro, substitution))
@@ -51,6 +61,16 @@ SELECT name, create_table_query FROM clusterAllReplicas({cluster:String}, system
 WHERE database = {database:String} LIMIT 1 BY name
 SETTINGS skip_unavailable_shards = 1
 """
+
+
+_NO_SETTINGS = Sql("")
+
+
+class Queried(Protocol):
+    """The part of a store that this module needs."""
+
+    def rows(self, statement: str, parameters: Mapping[str, str] | None = None) -> list[tuple[Any, ...]]:
+        """Run a query with a short answer."""
 
 
 class Node(NamedTuple):
@@ -79,6 +99,10 @@ class Layout(NamedTuple):
     def altered(self, table: str) -> str:
         """Return what an ALTER names to change a table."""
         return self._on_cluster(local_table(table)) if self.cluster else table
+
+    def tables_of_columns(self, table: str) -> list[str]:
+        """Return what ALTERs name to add a column: the table that has the rows, and that of the queries."""
+        return [self.altered(table), *([self._on_cluster(table)] if self.cluster else [])]
 
     def stored(self, table: str) -> str:
         """Return the name of the table that has the rows, on this server."""
@@ -109,7 +133,73 @@ class Layout(NamedTuple):
         )
         return [local] if name in ON_ALL_NODES else [local, self._distributed(name)]
 
-    def create_queries(self, store: Store) -> dict[str, str]:
+    def on_nodes(self, query: Sql, settings: Sql = _NO_SETTINGS) -> Sql:
+        """Return a query that runs a query on the tables of each node that answers.
+
+        Its first column is the number of the node: see `shard_of_node`. The filters of `Store.marked` do not
+        apply, so it may return no value of a row.
+        """
+        if not self.cluster:
+            return compose("SELECT 1, * FROM ({query}) {settings}", query=query, settings=settings)
+        return compose(
+            "SELECT _shard_num, * FROM clusterAllReplicas('{cluster}', view({query})) {settings}",
+            cluster=identifier(self.cluster),
+            query=self._on_node(query),
+            settings=_with_setting(settings, Sql("skip_unavailable_shards = 1")),
+        )
+
+    def on_shards(self, insert: Sql) -> Sql:
+        """Return the statement that runs an INSERT SELECT on the tables of each shard."""
+        if not self.cluster:
+            return insert
+        head, _, rest = insert.partition("SELECT")
+        query, settings, values = rest.partition("SETTINGS")
+        return compose(
+            "{head} SELECT * FROM cluster('{cluster}', view(SELECT {query})) {settings}",
+            head=Sql(head),
+            cluster=identifier(self.cluster),
+            query=self._on_node(Sql(query)),
+            settings=_with_setting(Sql(f"{settings}{values}"), Sql("parallel_distributed_insert_select = 2")),
+        )
+
+    def _on_node(self, query: Sql) -> Sql:
+        # On another node, the database of the connection is unknown.
+        text = _STORED.sub(lambda found: self._qualified(local_table(found[0])), query)
+        return Sql(text.replace("currentDatabase()", f"'{self.database}'"))
+
+    def definition(self) -> Sql:
+        """Return the query for the cluster as a node knows it, as one array."""
+        if not self.cluster:
+            return Sql("SELECT [(1, 1, '', 0)] AS nodes")
+        return compose(_DEFINITION, cluster=identifier(self.cluster))
+
+    def shard_of_node(self, store: Queried) -> list[int]:
+        """Return the shard of each replica of the cluster, in the order in which the server numbers them.
+
+        Raises `StoreTrouble` if the nodes disagree: the next statement may be answered by another one.
+        """
+        if not self.cluster:
+            return [1]
+        answers = store.rows(self.on_nodes(self.definition()))
+        nodes = list(answers[0][1]) if answers else []
+        if not nodes:
+            raise self._unusable("is not among the clusters that the server knows (system.clusters)")
+        shards = [(shard, weight) for shard, weight, *_ in nodes]
+        if any([(shard, weight) for shard, weight, *_ in others] != shards for _, others in answers):
+            raise self._unusable(
+                "has other shards or replicas on some nodes; expected the same remote_servers"
+            )
+        if any(weight != 1 for _, weight in shards):
+            raise self._unusable("has shards of different weights; expected a weight of 1 for each")
+        if len({(host, port) for _, _, host, port in nodes}) < len(nodes):
+            raise self._unusable("names a server twice; expected a server for each replica")
+        return [int(shard) for shard, _ in shards]
+
+    def _unusable(self, reason: str) -> StoreTrouble:
+        cause = f"cluster '{self.cluster}' {reason}"
+        return StoreTrouble(cause, name="CLUSTER_UNUSABLE", advice=cause)
+
+    def create_queries(self, store: Queried) -> dict[str, str]:
         """Return the tables that have rows, and statements that create them as they are on the nodes now.
 
         Of a node that is added: as a replica it is refused unless its table has all later changes.
@@ -148,7 +238,7 @@ class Layout(NamedTuple):
         # With its database, which the other nodes do not know otherwise.
         return f"{self.database}.{table}"
 
-    def nodes(self, store: Store) -> list[Node]:
+    def nodes(self, store: Queried) -> list[Node]:
         """Return the replicas of all shards. Raises `OperatorError` if the cluster is unknown."""
         rows = store.rows(_NODES, {"cluster": self.cluster})
         if not rows:
@@ -157,7 +247,7 @@ class Layout(NamedTuple):
             raise OperatorError(f"the server does not know the cluster '{self.cluster}'; it knows {names}")
         return [Node(str(host), int(shard), number) for number, (shard, host) in enumerate(rows, start=1)]
 
-    def tables_of_nodes(self, store: Store) -> Mapping[Node, frozenset[str] | None]:
+    def tables_of_nodes(self, store: Queried) -> Mapping[Node, frozenset[str] | None]:
         """Return the tables that each node has; `None` if it does not answer.
 
         Raises `OperatorError` for a table of one server, whose rows no other node would have.
@@ -176,7 +266,7 @@ class Layout(NamedTuple):
             for node in self.nodes(store)
         }
 
-    def require_macros(self, store: Store) -> None:
+    def require_macros(self, store: Queried) -> None:
         """Raise `OperatorError` unless the macros tell the replicas and shards apart."""
         nodes = self.nodes(store)
         macros = {node: dict(pairs) for node, pairs in store.rows(_MACROS, {"cluster": self.cluster})}
@@ -202,6 +292,13 @@ class Layout(NamedTuple):
 
 
 ONE_SERVER = Layout()
+
+
+def _with_setting(settings: Sql, added: Sql) -> Sql:
+    """Return the end of a statement with another setting. `settings`: its end; may be empty."""
+    if settings:
+        return compose("{settings}, {added}", settings=settings, added=added)
+    return compose("SETTINGS {added}", added=added)
 
 
 def _replaced(sql: str, found: re.Match[str], text: str) -> str:

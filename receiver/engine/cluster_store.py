@@ -37,19 +37,6 @@ Answer = Mapping[tuple[int, int, str], int]
 Sums = Mapping[tuple[Any, ...], tuple[int, int]]
 """Row count and checksum of each key on one replica."""
 
-_NODES = """
-SELECT _shard_num, nodes
-FROM clusterAllReplicas({cluster:String}, view(
-    SELECT groupArray((shard_num, shard_weight, host_name, port)) AS nodes
-    FROM
-    (
-        SELECT shard_num, shard_weight, host_name, port FROM system.clusters
-        WHERE cluster = {cluster:String} ORDER BY shard_num, replica_num
-    )
-))
-SETTINGS skip_unavailable_shards = 1
-"""
-
 
 class ClusterStore(ClickHouseStore):
     _marked_settings: ClassVar[Mapping[str, str]] = {"distributed_product_mode": "global"}
@@ -60,28 +47,7 @@ class ClusterStore(ClickHouseStore):
         return len(set(self._shard_of_node()))
 
     def _shard_of_node(self) -> list[int]:
-        """Return the shard of each replica of the cluster, in the order in which the server numbers them.
-
-        Raises `StoreTrouble` if the nodes disagree: the next statement may be answered by another one.
-        """
-        answers = self.rows(_NODES, {"cluster": self._cluster})
-        nodes = list(answers[0][1]) if answers else []
-        if not nodes:
-            raise self._unusable("is not among the clusters that the server knows (system.clusters)")
-        shards = [(shard, weight) for shard, weight, *_ in nodes]
-        if any([(shard, weight) for shard, weight, *_ in others] != shards for _, others in answers):
-            raise self._unusable(
-                "has other shards or replicas on some nodes; expected the same remote_servers"
-            )
-        if any(weight != 1 for _, weight in shards):
-            raise self._unusable("has shards of different weights; expected a weight of 1 for each")
-        if len({(host, port) for _, _, host, port in nodes}) < len(nodes):
-            raise self._unusable("names a server twice; expected a server for each replica")
-        return [int(shard) for shard, _ in shards]
-
-    def _unusable(self, reason: str) -> StoreTrouble:
-        cause = f"cluster '{self._cluster}' {reason}"
-        return StoreTrouble(cause, name="CLUSTER_UNUSABLE", advice=cause)
+        return self.layout.shard_of_node(self)
 
     def _of_replicas(self, statement: Callable[[Sql], Sql], column: Sql, parameters: Parameters) -> Answers:
         """Run a statement that returns one array, on the rows of each replica.

@@ -31,6 +31,7 @@ from receiver.durable.files import (
     unlink_if_exists,
     write_durably,
 )
+from receiver.engine.cluster import ONE_SERVER
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.pieces import ReadOnlyClient
@@ -65,6 +66,7 @@ class EmbeddedStore(SqlStore):
     """Store in chDB in the data directory."""
 
     embedded = True
+    layout = ONE_SERVER
     _marked_settings: ClassVar[Mapping[str, str]] = {"max_threads": str(MARKED_QUERY_THREADS)}
     _running_id = Sql("Settings['log_comment']")
 

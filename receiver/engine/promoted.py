@@ -20,6 +20,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from receiver.config.promoted import PromotedAttribute, parse_promoted
+from receiver.engine.cluster import Layout
 from receiver.engine.store import TABLE, Store, Version
 
 ELSEWHERE = "PromotedElsewhere"
@@ -82,7 +83,7 @@ def _read(store: Store) -> PromotedColumns:
 def outdated(store: Store, wanted: Sequence[PromotedAttribute], version: Version) -> list[Definition]:
     """Return the columns that the table lacks, or that have another entry or compute something else.
 
-    None for a `Distributed` table.
+    None for a `Distributed` table of one server.
 
     Columns of attributes that are promoted no longer stay, because another receiver may want them.
     """
@@ -105,20 +106,25 @@ def outdated(store: Store, wanted: Sequence[PromotedAttribute], version: Version
 
 def add(store: Store, columns: Sequence[Definition]) -> None:
     """Add columns to the table, in place of columns of these names. Adding rewrites no part of the table."""
-    existing = _comments(store)
+    existing, tables = _comments(store), store.layout.tables_of_columns(TABLE)
     for column in columns:
         # Not MODIFY COLUMN: parts keep the values that they stored, and only a dropped column is computed
         # again.
-        if column.name in existing:
-            store.command(f"ALTER TABLE {TABLE} DROP COLUMN `{column.name}` SETTINGS mutations_sync = 1")
+        # On a cluster always: after a kill between two tables, only the other one may have the column.
+        if column.name in existing or store.layout.cluster:
+            for table in reversed(tables):
+                store.command(
+                    f"ALTER TABLE {table} DROP COLUMN IF EXISTS `{column.name}` SETTINGS mutations_sync = 1"
+                )
     # If this is never reached, the dropped columns are missing and the next start adds them.
-    store.command(statement(columns))
+    for statement in statements(columns, store.layout):
+        store.command(statement)
 
 
-def statement(columns: Sequence[Definition]) -> str:
-    """Return the statement that adds the columns."""
+def statements(columns: Sequence[Definition], layout: Layout) -> list[str]:
+    """Return the statements that add the columns."""
     added = ",\n    ".join(f"ADD COLUMN IF NOT EXISTS {column.sql}" for column in columns)
-    return f"ALTER TABLE {TABLE}\n    {added}"
+    return [f"ALTER TABLE {table}\n    {added}" for table in layout.tables_of_columns(TABLE)]
 
 
 def definitions(attributes: Sequence[PromotedAttribute], version: Version) -> list[Definition]:
@@ -126,12 +132,15 @@ def definitions(attributes: Sequence[PromotedAttribute], version: Version) -> li
 
 
 def computes_columns(store: Store) -> bool:
-    """Return whether the table computes its columns itself, or is not created yet. `Distributed` does not."""
+    """Return whether the table computes its columns itself, or is not created yet.
+
+    A `Distributed` table does not; on a cluster the receiver also changes the tables behind it.
+    """
     rows = store.rows(
         "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name = {table:String}",
         {"table": TABLE},
     )
-    return not rows or str(rows[0][0]).endswith("MergeTree")
+    return not rows or str(rows[0][0]).endswith("MergeTree") or bool(store.layout.cluster)
 
 
 def _comments(store: Store) -> dict[str, str]:

@@ -45,7 +45,7 @@ def empty_rollups(store: Store) -> None:
     """Delete all rows of the rollups. They are derived again, and until then queries read the spans."""
     # The slots first: no query reads rows without a slot, while a slot without its rows would fail the proof.
     for table in ROLLUP_TABLES:
-        store.command(f"TRUNCATE TABLE {table}")
+        store.command(f"TRUNCATE TABLE {store.layout.altered(table)}")
 
 
 def delete_rollup_rows(store: Store, day: str) -> None:

@@ -13,8 +13,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NewType
 
-from receiver.engine.store import ALL_ROWS, COMPANION, DEPLOYMENT_EVENTS, ROW_CHECKSUM, TABLE
+TABLE: Final = "otel_traces"
+COMPANION: Final = "otel_traces_trace_id_ts"
+DEPLOYMENT_EVENTS: Final = "otel_deployment_events"
+ROW_CHECKSUM: Final = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, SpanId))"
+"""Checksum of a set of rows, independent of their order: a UInt64 that wraps around."""
+ALL_ROWS: Final = "additional_table_filters = {}"
+"""Setting of a statement that reads every row in spite of the filters of `Store.marked`.
 
+For proofs and checks whose answers contain no value of a row.
+"""
 SECONDS_MAX = 60
 """Time limit in the engine."""
 MEMORY_BYTES_MAX = 2 << 30

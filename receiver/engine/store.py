@@ -9,32 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from receiver.engine import sql_text
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 
-TABLE = "otel_traces"
-COMPANION = "otel_traces_trace_id_ts"
-DEPLOYMENT_EVENTS = "otel_deployment_events"
+if TYPE_CHECKING:
+    from receiver.engine.cluster import Layout
+
+TABLE: Final = sql_text.TABLE
+COMPANION: Final = sql_text.COMPANION
+DEPLOYMENT_EVENTS: Final = sql_text.DEPLOYMENT_EVENTS
 TRIAL = "trace_drain_trial_"
 """Prefix of the names of trial tables: empty copies of the table, for trial inserts."""
 
 RESTORE = "restore"
 """Directory beside the embedded store that has the store while a backup is restored."""
 
-ROW_CHECKSUM = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, SpanId))"
-"""Checksum of a set of rows, independent of their order: a UInt64 that wraps around."""
-
 Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
 """Query parameters, bound by the engine as `{name:Type}` and never put into the text of a statement."""
 
 NO_FILTERS: Mapping[str, str] = {}
-ALL_ROWS = "additional_table_filters = {}"
-"""Setting of a statement that reads every row in spite of the filters of `Store.marked`.
-
-For proofs and checks whose answers contain no value of a row.
-"""
 
 Count = tuple[int, int, str, int]
 """Epoch and sequence number of a segment, day and rows."""
@@ -52,7 +48,7 @@ class Version(NamedTuple):
 
 
 class RowSum(NamedTuple):
-    """Row count and checksum of a set of rows: see `ROW_CHECKSUM`."""
+    """Row count and checksum of a set of rows: see `sql_text.ROW_CHECKSUM`."""
 
     rows: int = 0
     checksum: int = 0
@@ -105,6 +101,10 @@ class Store(Protocol):
 
         `None` if other clients can change the tables.
         """
+
+    @property
+    def layout(self) -> Layout:
+        """Where the tables are."""
 
     def version(self) -> Version:
         """Return the version of the engine. Also the cheapest liveness check."""

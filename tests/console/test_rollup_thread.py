@@ -11,6 +11,7 @@ import pytest
 
 from receiver.console.queries.rollup.slots import invalidate, read_slots
 from receiver.console.rollup_thread import RollupThread
+from receiver.engine.cluster import ONE_SERVER
 from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import StoreTrouble
 from tests.support import engines
@@ -103,6 +104,7 @@ def test_failing_store_does_not_end_the_thread_and_a_stop_does() -> None:
 
     class Failing:
         embedded = True
+        layout = ONE_SERVER
 
         def rows(self, statement: str, _parameters: object = None) -> list[tuple[object, ...]]:
             calls.append(statement)
@@ -133,6 +135,7 @@ def test_stop_cancels_a_running_statement(store: EmbeddedStore) -> None:
 
         embedded = True
         definition_version = None
+        layout = ONE_SERVER
 
         def rows(self, statement: str, parameters: dict[str, object] | None = None) -> object:
             if not statement.startswith("INSERT INTO otel_red"):

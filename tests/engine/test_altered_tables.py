@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from receiver.engine import schema
+from receiver.engine.cluster import ONE_SERVER
 from receiver.engine.columns import altered_merging, columns_of
 from receiver.engine.store import Parameters, Store
 from receiver.errors import OperatorError
@@ -118,6 +119,7 @@ class TableOf:
     """Tables of a server, of which one is `otel_red` with this engine."""
 
     definition_version = None
+    layout = ONE_SERVER
 
     def __init__(self, definition: str) -> None:
         self._definition = definition

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from receiver.engine.cluster import ONE_SERVER
 from receiver.engine.store import DayRows, Parameters, ReadOnlyConnection, RowLocation, RowSum, Version
 from receiver.engine.unusable import OUTDATED_SORTING_KEY
 from receiver.errors import StoreTrouble
@@ -186,6 +187,7 @@ class MemoryStore:
 
     embedded = True
     definition_version = None
+    layout = ONE_SERVER
 
     def __init__(self, *script: str) -> None:
         self.script = list(script)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from receiver.engine.cluster import ONE_SERVER
 from receiver.engine.store import Parameters, Store
 
 HOSTILE = (
@@ -28,10 +29,11 @@ class RecordingStore:
     """Store that keeps its statements. It runs them on another store, or returns nothing."""
 
     definition_version = None
-    embedded = True
 
     def __init__(self, store: Store | None = None) -> None:
         self._store = store
+        self.layout = ONE_SERVER if store is None else store.layout
+        self.embedded = store is None or store.embedded
         self.statements: list[str] = []
         self.parameters: list[object] = []
 

@@ -123,10 +123,10 @@ class InterleavedStore:
     """Store in which something happens before a statement."""
 
     definition_version = None
-    embedded = True
 
     def __init__(self, store: Store, statement: int, event: Callable[[], object]) -> None:
         self._store = store
+        self.layout, self.embedded = store.layout, store.embedded
         self._event = event
         self.left = statement
 
@@ -141,10 +141,10 @@ class KilledStore:
     """Store whose process is killed before or after a statement."""
 
     definition_version = None
-    embedded = True
 
     def __init__(self, store: Store, statement: int, *, is_after: bool) -> None:
         self._store = store
+        self.layout, self.embedded = store.layout, store.embedded
         self._left = statement
         self._is_after = is_after
 

@@ -12,6 +12,9 @@ TEMPLATES = ("compose", "_compose", "rollup_compose", "trace_compose", "joined")
 PROOF = "receiver/console/queries/rollup/proof.py"
 """Its statements are in the file of the proof that they make, so that both are read together."""
 DECLARES_SQL = {
+    # Composed statements, rewritten for the nodes of a cluster.
+    "receiver/engine/cluster.py",
+    PROOF,
     # Compiled filters: constants, placeholders and names of promoted columns.
     "receiver/console/queries/selection.py",
     "receiver/console/queries/filters/attribute_sql.py",

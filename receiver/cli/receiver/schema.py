@@ -61,10 +61,8 @@ def print_statements(
         click.echo(f"CREATE DATABASE IF NOT EXISTS {layout.database} ON CLUSTER '{layout.cluster}';\n")
     for statement in tables.emit(transcode.SCHEMAS, kind, days, event_days, layout):
         click.echo(f"-- {statement.name}\n{statement.sql};\n")
-    if layout.cluster:
-        return
-    columns = promoted.statement(promoted.definitions(attributes, version))
-    click.echo(f"-- {tables.PROMOTED}\n{columns};\n")
+    for columns in promoted.statements(promoted.definitions(attributes, version), layout):
+        click.echo(f"-- {tables.PROMOTED}\n{columns};\n")
 
 
 @schema.command()

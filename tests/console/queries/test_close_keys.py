@@ -10,6 +10,7 @@ import pytest
 from receiver.console.queries.filters.close_keys import ATTRIBUTES_MAX, KEY_CHARACTERS_MAX
 from receiver.console.queries.filters.filter_forms import parse_any_form
 from receiver.console.queries.search import SearchQuery, search
+from receiver.engine.cluster import ONE_SERVER
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.time_range import TimeRange
@@ -91,6 +92,7 @@ class StoreWithoutKeys:
     """Store that finds nothing, and fails when it is asked for keys."""
 
     definition_version = None
+    layout = ONE_SERVER
 
     def rows(self, statement: str, _parameters: object = None) -> list[tuple[str]]:
         if "mapKeys" in statement:

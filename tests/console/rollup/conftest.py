@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from receiver.console.queries.rollup.proof import table_id
+from receiver.console.queries.rollup.proof import nodes_of
 from receiver.console.queries.rollup.tables import SLOTS, TABLES
 from receiver.engine import schema
 from receiver.engine.store import TABLE, Store
@@ -85,7 +85,7 @@ def spans(store: Store, derived: Derived) -> list[Span]:
 def copy_tables(store: Store, database: str) -> None:
     """Copy the spans and their rollups from another database of the engine."""
     # A slot names the table that it was derived from.
-    of_slot = f"* REPLACE ('{table_id(store)}/0' AS Source)"
+    of_slot = f"* REPLACE ('{nodes_of(store)[1].id}/0' AS Source)"
     for table in (TABLE, *TABLES):
         columns = of_slot if table == SLOTS else "*"
         store.command(f"INSERT INTO {table} SELECT {columns} FROM {database}.{table}")  # noqa: S608 - ours

@@ -168,7 +168,7 @@ def test_hour_of_a_call_that_two_projects_store_is_read_from_the_spans(
 
     assert_equal(store, spans, hours_min=39)
     assert hours_of(store) & {NOON - 1, NOON, NOON + 1} == {NOON - 1, NOON + 1}
-    assert due_calls(store, DAY) == {}
+    assert due_calls(store, DAY, LATER.received_to_ms) == {}
 
 
 def test_spans_that_arrive_during_a_derivation_are_not_missed(store: Store, spans: list[Span]) -> None:
@@ -182,7 +182,7 @@ def test_spans_that_arrive_during_a_derivation_are_not_missed(store: Store, span
         derive_all(store, LATER)
         store.command("TRUNCATE TABLE otel_calls")
         interleaved: Any = InterleavedStore(store, statement, partial(insert, store, [caller]))
-        derive_calls(interleaved, NOON - 1, NOON + 2, due_calls(interleaved, DAY))
+        derive_calls(interleaved, NOON - 1, NOON + 2, due_calls(interleaved, DAY, LATER.received_to_ms))
 
         assert interleaved.left <= 0
         spans += [called, caller]
@@ -196,7 +196,7 @@ def test_kill_at_any_statement_of_a_derivation_changes_no_answer(
     store: Store, spans: list[Span], *, is_after: bool
 ) -> None:
     store.command("TRUNCATE TABLE otel_calls")
-    keys = due_calls(store, DAY)
+    keys = due_calls(store, DAY, LATER.received_to_ms)
     for statement in range(5):
         killed: Any = KilledStore(store, statement, is_after=is_after)
         try:

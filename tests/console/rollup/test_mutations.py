@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from receiver.console.queries.rollup.day import Day
 from receiver.console.queries.rollup.mutations import MUTATIONS_KEPT, last_change, read_mutations
-from receiver.console.queries.rollup.proof import Day
 from receiver.console.queries.rollup.slots import Slot
 from receiver.engine.store import Store
 from tests.support import engines
@@ -97,8 +97,8 @@ def test_last_change_of_a_day_is(mutations: list[tuple[int, str]], last: int, ch
     ],
 )
 def test_slot_is_used_if_no_row_was_changed_since(source: str, first_block: int, *, is_current: bool) -> None:
-    day = Day(20_484, source="table/7", changed_by=5)
+    day = Day(20_484, tables=frozenset({"table"}), changed_by=5)
     for block, mutation in ((9, 0), (first_block, 7), (10, 0)):
         day.add_part(10, block, mutation)
 
-    assert day.has_source_of(Slot(491_616, 1, 20, 0, 0, source)) == is_current
+    assert day.has_source_of(Slot(491_616, 1, 0, source)) == is_current

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from receiver.console.queries.rollup.calls import CHECKED, current_calls
-from receiver.console.queries.rollup.proof import Checked, Day
+from receiver.console.queries.rollup.day import Day
+from receiver.console.queries.rollup.proof import Checked
 from receiver.console.queries.rollup.proofs import Parts, is_unchanged, proven
 from receiver.console.queries.rollup.ranges import Range, Values, runs, uncovered
 from receiver.console.queries.rollup.slots import Slot

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from receiver.console.queries.rollup.tables import rollup_compose
-from receiver.console.queries.rollup.totals import ROWS_OF_VERSION
+from receiver.console.queries.rollup.totals import ROWS_OF_VERSION, await_replicas
 from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.sql_text import Sql, identifier, joined, names
 from receiver.engine.store import Parameters, Store
@@ -83,7 +83,9 @@ ARRAY JOIN lists AS listed
 def derive_attributes(store: Store, parameters: Parameters) -> None:
     """Derive the attributes of hours. `parameters`: as for the other rollups."""
     for statement in _statements(promoted_columns(store)):
-        store.rows(statement, parameters)
+        store.rows(store.layout.on_shards(statement), parameters)
+    await_replicas(store, parameters)
+    store.rows(store.layout.on_shards(_RESOURCE_KEYS), parameters)
 
 
 def _statements(promoted: PromotedColumns) -> Iterator[Sql]:
@@ -99,7 +101,6 @@ def _statements(promoted: PromotedColumns) -> Iterator[Sql]:
     if columns:
         items = rollup_compose("arrayConcat({items}, {promoted})", items=items, promoted=_items(columns))
     yield _values(_groups(joined(", ", selected), Sql("keys, values")), items)
-    yield _RESOURCE_KEYS
 
 
 def _columns_of(scope: str, promoted: PromotedColumns) -> list[Sql]:

@@ -12,13 +12,15 @@ calls are read only while the slots have these versions and no late spans, so no
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from receiver.console.queries.rollup.proof import CALLS_OF_HOURS, NO_CALLS, CallsOfHour, Checked, Day
+from receiver.console.queries.rollup.day import NO_CALLS, CallsOfHour, Day
+from receiver.console.queries.rollup.proof import CALLS_OF_HOURS, Checked
 from receiver.console.queries.rollup.ranges import runs
-from receiver.console.queries.rollup.slots import next_version, read_slots
+from receiver.console.queries.rollup.slots import is_of_other, next_version, read_slots
 from receiver.console.queries.rollup.tables import (
     CALLS,
     HOUR,
@@ -172,20 +174,29 @@ def current_calls(days: Collection[Day]) -> Iterator[tuple[int, int]]:
                 yield hour, calls.version
 
 
-def due_calls(store: Store, number: int) -> dict[int, str]:
+def due_calls(store: Store, number: int, received_to_ms: int) -> dict[int, str]:
     """Return the hours of a day whose calls are due, and the keys of their total rows.
 
-    Also the first hour of the next day: it depends on this day, which is derived after the next one.
+    Also the first hour of the next day: it depends on this day, which is derived after the next one. Not the
+    hours that another receiver derived just now: it also derives their calls.
     """
     hours = range(number * HOURS_OF_DAY, (number + 1) * HOURS_OF_DAY + 1)
     slots = read_slots(store, hours.start - 1, hours.stop + 2)
-    versions = {hour: slot.version for hour, slot in slots.items()}
-    derived: dict[int, CallsOfHour] = {}
+    versions = {
+        hour: slot.version for hour, slot in slots.items() if not is_of_other(store, slot, received_to_ms)
+    }
+    derived = defaultdict[int, dict[int, CallsOfHour]](dict)
     bounds: Parameters = {"from_s": hours.start * HOUR_S, "to_s": hours.stop * HOUR_S}
-    for _, key, hour, copies, version in store.rows(CALLS_OF_HOURS, bounds):
-        derived[hour] = max(derived.get(hour, NO_CALLS), CallsOfHour(version, key, copies))
+    for node, _, key, hour, copies, version in store.rows(store.layout.on_nodes(CALLS_OF_HOURS), bounds):
+        found = CallsOfHour(version, key, copies)
+        derived[node][hour] = max(derived[node].get(hour, NO_CALLS), found)
     keys = {hour: _key_of(versions, hour) for hour in range(hours.start, hours.stop + 1)}
-    due = [hour for hour in hours if keys[hour] and keys[hour] != derived.get(hour, NO_CALLS).key]
+    due = [
+        hour
+        for hour in hours
+        if keys[hour]
+        and any(derived[node].get(hour, NO_CALLS).key != keys[hour] for node in slots[hour].spans_of_nodes)
+    ]
     return {
         hour: keys[hour]
         for first, end in runs(due)
@@ -211,7 +222,7 @@ def derive_calls(store: Store, first: int, end: int, keys: Mapping[int, str]) ->
         "to_s": end * HOUR_S,
         "version": next_version(store, first, end),
     }
-    store.rows(_INSERT, parameters)
+    store.rows(store.layout.on_shards(_INSERT), parameters)
     write_total(store, CALLS, parameters, _KEY)
 
 

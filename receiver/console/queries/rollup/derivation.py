@@ -12,18 +12,25 @@ from typing import NamedTuple
 
 from receiver.console.queries.rollup.attributes import derive_attributes
 from receiver.console.queries.rollup.calls import derive_calls, due_calls
+from receiver.console.queries.rollup.day import Day
 from receiver.console.queries.rollup.errors import definitions, derive_errors
-from receiver.console.queries.rollup.proof import Checked, Day, observe, table_id
+from receiver.console.queries.rollup.proof import Checked, Nodes, nodes_of, observe
 from receiver.console.queries.rollup.ranges import runs
-from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot, next_version, read_slots, write_slots
+from receiver.console.queries.rollup.slots import (
+    DAY_VERSIONS,
+    Slot,
+    next_version,
+    read_slots,
+    reserved_hours,
+    write_slots,
+)
 from receiver.console.queries.rollup.tables import (
-    DEPLOYMENTS,
     HOUR_NS,
     HOUR_S,
     HOURS_OF_DAY,
     MEASURES,
-    OPERATIONS,
     ROLLUPS,
+    SETTINGS,
     TOTALLED,
     Rollup,
     rollup_compose,
@@ -39,7 +46,9 @@ PROBE_DAY = 0
 # Each repetition reads the whole hour again, while queries only read the late spans in addition.
 REPEAT_S = 3_600
 """Interval at which an hour is derived again while late spans still arrive for it."""
-Settled = dict[int, tuple[frozenset[str], int]]
+Part = tuple[int, str]
+"""Node and name."""
+Settled = dict[int, tuple[frozenset[Part], int]]
 """Day → its parts, and the time in seconds since 1970 until which it is skipped while it has these parts."""
 DAY_VERSION_STEP_MAX = 16
 """Maximum random step to the next version of rows by day, so that two receivers use different versions."""
@@ -47,25 +56,17 @@ SETTLED_S = 86_400
 """Age at which the slots of a settled day are extended to newer spans: see `_settle`."""
 
 _PARTS = rollup_compose("""
-SELECT toInt64(toDate(_partition_id)), _part FROM
+SELECT toInt64(toDate(_partition_id)) AS day, _part AS part FROM
 (
     SELECT _partition_id, _part, count() FROM {table} GROUP BY _partition_id, _part
 )
 """)
 _RECOUNT = rollup_compose("""
-SELECT toInt64({hour}) AS hour, count() FROM {table}
+SELECT toInt64({hour}) AS hour, count() AS spans FROM {table}
 WHERE {in_range} AND toUnixTimestamp64Milli(ReceivedAt)
     <= transform(hour, {hours:Array(Int64)}, {received_to:Array(Int64)}, toInt64(0))
-GROUP BY hour {settings}
-""")
-_SUMS_OF_ROLLUP = """
-SELECT '{rollup}', toInt64(intDiv(toUnixTimestamp(Hour), {hour_s})) AS hour, toUInt64(sum(Spans))
-FROM {rollup}
-WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
-  AND Version = {version:UInt64}
 GROUP BY hour
-"""
-_SUMS = joined(" UNION ALL ", (rollup_compose(_SUMS_OF_ROLLUP, rollup=rollup.table) for rollup in ROLLUPS))
+""")
 
 
 class Closing(NamedTuple):
@@ -127,27 +128,27 @@ def insert_statement(rollup: Rollup) -> Sql:
     )
 
 
-def parts_by_day(store: Store) -> dict[int, frozenset[str]]:
+def parts_by_day(store: Store) -> dict[int, frozenset[Part]]:
     """Return the parts of each day that the table has rows of, newest day first, by days since 1970."""
-    parts: dict[int, set[str]] = {}
-    for day, part in store.rows(_PARTS):
+    parts: dict[int, set[Part]] = {}
+    for node, day, part in store.rows(store.layout.on_nodes(_PARTS)):
         # A rollup of the probe rows would never be current: they disappear at once.
         if day > PROBE_DAY:
-            parts.setdefault(day, set()).add(part)
+            parts.setdefault(day, set()).add((node, part))
     return {day: frozenset(parts[day]) for day in sorted(parts, reverse=True)}
 
 
 def survey(store: Store, closing: Closing, settled: Settled | None = None) -> Iterator[DayReport]:
     """Compare the slots of each day with the spans, the newest day first. Skips `settled` days."""
-    table, settled = table_id(store), {} if settled is None else settled
-    if not table:
+    nodes, settled = nodes_of(store), {} if settled is None else settled
+    if not nodes:
         return
     for number, parts in parts_by_day(store).items():
         # An INSERT, a merge and a mutation each change the names of parts, so equal names mean equal rows.
         known_parts, until_s = settled.get(number, (frozenset(), 0))
         if known_parts == parts and closing.now_s < until_s:
             continue
-        report = survey_day(store, table, number, closing)
+        report = survey_day(store, nodes, number, closing)
         if report is None:
             continue
         yield report
@@ -157,16 +158,17 @@ def survey(store: Store, closing: Closing, settled: Settled | None = None) -> It
             settled[number] = (parts, closing.now_s + SETTLED_S)
 
 
-def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayReport | None:
-    """Compare the slots of a day with the spans; `None` if no hour of it is closed."""
+def survey_day(store: Store, nodes: Nodes, number: int, closing: Closing) -> DayReport | None:
+    """Compare the slots of a day with the spans; `None` if no hour is closed, or a node does not answer."""
     first = number * HOURS_OF_DAY
     if first >= closing.hour_end:
         return None
     slots = read_slots(store, first, first + HOURS_OF_DAY)
     # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
     checked = Checked(ROLLUPS, definitions(store))
-    (day,) = observe(store, table, slots, [number], checked)
-    return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
+    for day in observe(store, nodes, slots, [number], checked):
+        return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
+    return None
 
 
 def due_hours(store: Store, day: Day, closing: Closing) -> list[int]:
@@ -205,12 +207,13 @@ def batches(report: DayReport) -> Iterator[list[int]]:
 def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
     """Derive hours of a day. Returns False if the table changed meanwhile: the hours are still due."""
     first, end = min(hours), max(hours) + 1
-    table = table_id(store)
     # Read before the first row, and again after the last: a mutation in between may have changed the spans
     # that one rollup read and the other did not.
-    source = _source_of(store, table, first)
+    source = _source_of(store, first)
+    if not source:
+        return False
     version = next_version(store, first, end)
-    slots = [Slot(hour, version, 0, 0, closing.received_to_ms, source) for hour in hours]
+    slots = [Slot(hour, version, closing.received_to_ms, source) for hour in hours]
     # Before any row of the rollups: a kill from here on must leave no slot that claims to be complete.
     write_slots(store, slots, is_complete=False)
     parameters: Parameters = {
@@ -223,27 +226,17 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
         "version": version,
     }
     for rollup in ROLLUPS:
-        store.rows(insert_statement(rollup), parameters)
+        store.rows(store.layout.on_shards(insert_statement(rollup)), parameters)
     # Before the rows: if the promoted attributes change meanwhile, the total row has the earlier definition.
     defined = definitions(store)
     derive_attributes(store, parameters)
     derive_errors(store, parameters)
     for totalled, definition in defined.items():
         write_total(store, totalled, {**parameters, "definition": definition})
-    # Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks.
-    sums = {(table, hour): spans for table, hour, spans in store.rows(_SUMS, parameters)}
     # The slots stay incomplete, and queries read the spans of these hours.
-    if _source_of(store, table, first) != source:
+    if _source_of(store, first) != source:
         return False
-    counted = [
-        # An hour without a row in a rollup has a slot, too: no spans is also an answer.
-        slot._replace(
-            spans=sums.get((OPERATIONS.table, slot.hour), 0),
-            request_spans=sums.get((DEPLOYMENTS.table, slot.hour), 0),
-        )
-        for slot in slots
-    ]
-    write_slots(store, counted, is_complete=True)
+    write_slots(store, slots, is_complete=True)
     return True
 
 
@@ -258,19 +251,22 @@ def derive_due(
     for report in survey(store, closing, settled):
         # A covered day has nothing to derive, so this never races with the batches below.
         _settle(store, report, closing)
-        for hours in batches(report):
+        reserved = reserved_hours(
+            store, report.day.hours.start, report.day.hours.stop, closing.received_to_ms
+        )
+        for hours in batches(report._replace(due=[hour for hour in report.due if hour not in reserved])):
             # Asked before each batch, not within one: a statement in progress ends by itself or is cancelled.
             if not may_continue():
                 return
             if derive(store, hours, closing):
                 yield hours
         _add_up_day(store, report, closing)
-        _derive_calls(store, report.day.number, may_continue)
+        _derive_calls(store, report.day.number, closing, may_continue)
 
 
-def _derive_calls(store: Store, number: int, may_continue: Callable[[], bool]) -> None:
+def _derive_calls(store: Store, number: int, closing: Closing, may_continue: Callable[[], bool]) -> None:
     """Derive the calls of a day that are due."""
-    keys = due_calls(store, number)
+    keys = due_calls(store, number, closing.received_to_ms)
     # The slots again, for their numbers of spans.
     slots = read_slots(store, min(keys), max(keys) + 1) if keys else {}
     for hours in batches(DayReport(Day(number, slots), sorted(keys))):
@@ -285,7 +281,7 @@ def _add_up_day(store: Store, report: DayReport, closing: Closing) -> None:
     if report.day.hours.stop > closing.hour_end:
         return
     # Slots that were derived since the report have other versions.
-    current = survey_day(store, table_id(store), report.day.number, closing) if report.due else report
+    current = survey_day(store, nodes_of(store), report.day.number, closing) if report.due else report
     if current is not None and not current.due:
         _add_up(store, current.day)
 
@@ -297,23 +293,23 @@ def _settle(store: Store, report: DayReport, closing: Closing) -> None:
     when the hour was closed, they would have to read the spans of all later hours and days. The
     slots also get the number of the day's last mutation, because the engine forgets old mutations.
     """
-    if report.is_covered and not report.is_settled:
+    if report.is_covered and not report.is_settled and report.day.source:
         slots = report.day.slots.values()
         to_ms, source = closing.received_to_ms, report.day.source
         raised = [slot._replace(received_to_ms=to_ms, source=source) for slot in slots]
         write_slots(store, raised, is_complete=True)
 
 
-def _source_of(store: Store, table: str, hour: int) -> str:
+def _source_of(store: Store, hour: int) -> str:
     # Without slots and tables: only the last mutation of the day's parts is needed.
-    (day,) = observe(store, table, {}, [hour // HOURS_OF_DAY], Checked())
-    return day.source
+    days = observe(store, nodes_of(store), {}, [hour // HOURS_OF_DAY], Checked())
+    return days[0].source if days else ""
 
 
 def _recounted(store: Store, day: Day) -> set[int]:
     """Return the hours whose slot and table have different numbers of spans."""
     counts = store.rows(
-        _RECOUNT,
+        store.layout.on_nodes(_RECOUNT, SETTINGS),
         {
             "from_ns": day.hours.start * HOUR_NS,
             "to_ns": day.hours.stop * HOUR_NS,
@@ -321,8 +317,12 @@ def _recounted(store: Store, day: Day) -> set[int]:
             "received_to": [slot.received_to_ms for slot in day.slots.values()],
         },
     )
-    spans = {int(hour): int(count) for hour, count in counts}
-    return {hour for hour, slot in day.slots.items() if spans.get(hour, 0) != slot.spans}
+    spans = {(int(node), int(hour)): int(count) for node, hour, count in counts}
+    return {
+        hour
+        for hour, slot in day.slots.items()
+        if any(spans.get((node, hour), 0) != of.spans for node, of in slot.spans_of_nodes.items())
+    }
 
 
 def _add_up(store: Store, day: Day) -> None:
@@ -343,7 +343,7 @@ def _add_up(store: Store, day: Day) -> None:
 
 def _write_day(store: Store, day: Day, rollup: Rollup, version: int) -> None:
     store.rows(
-        _day_statement(rollup),
+        store.layout.on_shards(_day_statement(rollup)),
         {
             "from_s": day.hours.start * HOUR_S,
             "to_s": day.hours.stop * HOUR_S,

@@ -84,7 +84,7 @@ def definitions(store: Store) -> dict[Sql, str]:
 def derive_errors(store: Store, parameters: Parameters) -> None:
     """Derive the errors and the deployments of hours. `parameters`: as for the other rollups."""
     for statement in _statements(store).values():
-        store.rows(statement, {**parameters, **TEMPLATE_PARAMETERS})
+        store.rows(store.layout.on_shards(statement), {**parameters, **TEMPLATE_PARAMETERS})
 
 
 def _statements(store: Store) -> Mapping[Sql, Sql]:

@@ -15,47 +15,51 @@ Rows by day are used only if they add up to the spans of all slots of the day, a
 the versions of these slots, which grow with each derivation.
 
 One statement makes all counts, from one snapshot of the table, so that spans may arrive meanwhile.
+
+On a cluster, every node that answers proves its own rows, because a question may read any of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from receiver.console.queries.rollup.day import Day, DayOfNodes
 from receiver.console.queries.rollup.mutations import last_change, read_mutations
 from receiver.console.queries.rollup.ranges import Range, Values, condition, runs
-from receiver.console.queries.rollup.slots import DAY_VERSIONS, Slot
+from receiver.console.queries.rollup.slots import Slot
 from receiver.console.queries.rollup.tables import (
     CALLS,
     HOUR,
     HOUR_NS,
     HOUR_S,
     HOURS_OF_DAY,
-    OPERATIONS,
     SLOTS,
     Rollup,
 )
-from receiver.engine.sql_text import Sql
-from receiver.engine.store import ALL_ROWS, TABLE, Parameters, Store, Version
+from receiver.engine.sql_text import Sql, compose
+from receiver.engine.store import TABLE, Parameters, Store, Version
 
 SNAPSHOT_SINCE = Version(25, 6)
 """The first version whose statements read all parts of a table from one snapshot."""
 RUNS_MAX = 100
 """Ranges of time that a statement lists. Days that need more are read without slots."""
-SETTINGS = (
+SETTINGS = compose(
     "SETTINGS enable_shared_storage_snapshot_in_query = 1, max_execution_time = 60, "
-    f"max_memory_usage = {2 << 30}, {ALL_ROWS}"
+    "max_memory_usage = {memory_bytes_max}, {all_rows}",
+    memory_bytes_max=2 << 30,
 )
 """All rows, also of a caller with limited projects: slots and total rows count the spans of all projects."""
 FAR_MS = "toInt64(9223372036854775807)"
 """Later than any time in the table."""
-_IDENTITY = (
-    "SELECT version(), toString(uuid), engine FROM system.tables "
-    "WHERE database = currentDatabase() AND name = {table:String}"
-)
+_IDENTITY = compose("""
+SELECT version() AS version, toString(uuid) AS id, engine FROM system.tables
+WHERE database = currentDatabase() AND name = {table:String}
+""")
+_NODE = "SELECT 'node' AS kind, '' AS part, toInt64(0) AS hour, toUInt64(0) AS rows, toInt64(0) AS detail"
+"""A row of each node that answers: it may have no spans."""
 _PARTS = f"""
 SELECT 'parts', _part, toInt64(0) AS hour, toUInt64(count()), toInt64(0)
 FROM {TABLE} WHERE _partition_id IN {{days:Array(String)}} GROUP BY _part
@@ -82,27 +86,31 @@ _IS_COMPLETE = """
 sumIf(Spans, Source != '') = sumIf(Spans, Source = '') AND maxIf(Key = {{{table}:String}}, Source = '')
 """
 """Whether the rows are those of the total row, derived with the same definition."""
-CALLS_OF_HOURS = f"""
+CALLS_OF_HOURS = compose(
+    """
 SELECT
-    '{CALLS}', if(sumIf(Spans, Source != '') = sumIf(Spans, Source = ''), maxIf(Key, Source = ''), ''),
-    toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), toUInt64(countIf(Source = 'copies')), toInt64(Version)
-FROM {CALLS}
-WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') AND Hour < toDateTime({{to_s:UInt32}}, 'UTC')
+    '{calls}' AS kind,
+    if(sumIf(Spans, Source != '') = sumIf(Spans, Source = ''), maxIf(Key, Source = ''), '') AS key,
+    toInt64(intDiv(toUnixTimestamp(Hour), {hour_s})) AS hour, toUInt64(countIf(Source = 'copies')) AS copies,
+    toInt64(Version) AS version
+FROM {calls}
+WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
 GROUP BY Hour, Version
-"""  # noqa: S608 - as above
+""",
+    calls=CALLS,
+    hour_s=HOUR_S,
+)
 
 
-class CallsOfHour(NamedTuple):
-    """A derivation of the calls of an hour: see `calls`."""
+class TableOfNode(NamedTuple):
+    """The table of a node that has rows."""
 
-    version: int
-    key: str
-    """Key of the total row; empty if the rows are incomplete."""
-    copies: int
-    """Number of rows with calls whose copies differ."""
+    shard: int
+    id: str
 
 
-NO_CALLS = CallsOfHour(0, "", 0)
+Nodes = Mapping[int, TableOfNode]
+"""Tables by the number of their node: see `Layout.on_nodes`."""
 
 
 class Checked(NamedTuple):
@@ -119,137 +127,6 @@ class Checked(NamedTuple):
         return (SLOTS, *of_rollups, *self.totals)
 
 
-class Late(NamedTuple):
-    """Spans of a slot's hour that were received after the slot's `received_to_ms`."""
-
-    spans: int
-    newest_ms: int
-
-
-@dataclass
-class Day:
-    """A day of the table: its slots, and the counts that prove them."""
-
-    number: int
-    """Days since 1970."""
-    slots: dict[int, Slot] = field(default_factory=dict)
-    rows: int = 0
-    mutation: int = 0
-    """Number of the last mutation of the day's parts."""
-    first_block: int = 0
-    """Number of the first INSERT whose rows the day has, in one sequence with the mutations."""
-    changed_by: int = 0
-    """Number of the last mutation that may have changed a row of the day."""
-    source: str = ""
-    open_spans: dict[int, int] = field(default_factory=dict)
-    late: dict[int, Late] = field(default_factory=dict)
-    sums: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Spans that the rows of a rollup add up to, by table and hour, in the version of the slot.
-
-    Of a rollup with total rows: 1 if the rows are complete.
-    """
-    sums_of_day: defaultdict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    """Spans that the rows by day add up to, by table and version."""
-    calls: dict[int, CallsOfHour] = field(default_factory=dict)
-    """The newest derivation of each hour."""
-    has_other_versions: bool = False
-    """Whether a rollup has rows of an earlier or an incomplete derivation."""
-
-    @property
-    def hours(self) -> range:
-        """Return the hours of the day, in hours since 1970."""
-        return range(self.number * HOURS_OF_DAY, (self.number + 1) * HOURS_OF_DAY)
-
-    def spans_of(self, hour: int) -> int:
-        """Return the number of spans in an hour, with or without a slot."""
-        if hour in self.slots:
-            return self.slots[hour].spans + self.late.get(hour, Late(0, 0)).spans
-        return self.open_spans.get(hour, 0)
-
-    @property
-    def is_balanced(self) -> bool:
-        """Return whether the counts add up to the rows of the day's parts."""
-        covered = sum(slot.spans for slot in self.slots.values())
-        late = sum(late.spans for late in self.late.values())
-        return covered + late + sum(self.open_spans.values()) == self.rows
-
-    @property
-    def version(self) -> int:
-        """Return the first version of rows by day made of these slots; 0 if an hour has no slot."""
-        versions = [slot.version for slot in self.slots.values()]
-        return sum(versions) * DAY_VERSIONS if len(versions) == HOURS_OF_DAY else 0
-
-    def version_of_rows(self, rollup: Rollup) -> int | None:
-        """Return the version of the rows by day that equal the slots; `None` if there are none."""
-        sums, spans = self.sums_of_day[rollup.day_table], self.spans_of_slots(rollup)
-        if not self.version:
-            return None
-        if not spans:
-            return self.version
-        versions = range(self.version, self.version + DAY_VERSIONS)
-        return max(
-            (number for number, sum_ in sums.items() if number in versions and sum_ == spans), default=None
-        )
-
-    def has_other_versions_than(self, rollup: Rollup, version: int | None) -> bool:
-        """Return whether there are rows by day of other versions, beside those of this version."""
-        return version is not None and bool(self.sums_of_day[rollup.day_table].keys() - {version})
-
-    def spans_of_slots(self, rollup: Rollup) -> int:
-        """Return the number of spans that the slots count in this rollup."""
-        return sum(expected_spans(slot, rollup) for slot in self.slots.values())
-
-    def complete_hours(self, table: str) -> set[int]:
-        """Return the hours whose rows in this rollup with total rows are complete."""
-        return {hour for hour in self.slots if self.sums.get((table, hour))}
-
-    def record(self, kind: str, hour: int, rows: int, detail: int, key: str = "") -> None:
-        """Record a count. `detail`: newest receive time of late spans, version of the rows of a rollup."""
-        if kind == "open":
-            self.open_spans[hour] = rows
-        elif kind == "late":
-            self.late[hour] = Late(rows, detail)
-        elif kind.endswith("_day"):
-            self.sums_of_day[kind][detail] = rows
-        elif kind == CALLS:
-            self.has_other_versions |= hour in self.calls
-            self.calls[hour] = max(self.calls.get(hour, NO_CALLS), CallsOfHour(detail, key, rows))
-        # Rows of another version are left from a derivation that was killed or replaced.
-        elif hour in self.slots and self.slots[hour].version == detail:
-            self.sums[kind, hour] = rows
-        else:
-            self.has_other_versions = True
-
-    def add_part(self, rows: int, first_block: int, mutation: int) -> None:
-        """Count the rows of a part."""
-        self.rows += rows
-        self.mutation = max(self.mutation, mutation)
-        self.first_block = min(self.first_block or first_block, first_block)
-
-    def has_source_of(self, slot: Slot) -> bool:
-        """Return whether the day has the rows that the slot was derived from, and late ones."""
-        table, _, mutation = slot.source.rpartition("/")
-        if not self.source.startswith(f"{table}/") or int(mutation) > self.mutation:
-            return False
-        return max(int(mutation), self.first_block) >= self.changed_by
-
-    def differing(self, rollups: Iterable[Rollup]) -> set[int]:
-        """Return the hours whose slot was derived from another state of the table, or has lost rows."""
-        return {
-            hour
-            for hour, slot in self.slots.items()
-            if not self.has_source_of(slot)
-            or any(
-                self.sums.get((rollup.table, hour), 0) != expected_spans(slot, rollup) for rollup in rollups
-            )
-        }
-
-
-def expected_spans(slot: Slot, rollup: Rollup) -> int:
-    """Return the number of spans that the rows of a slot in this rollup must add up to."""
-    return slot.spans if rollup == OPERATIONS else slot.request_spans
-
-
 def day_name(day: int) -> str:
     """Return the name of a day's partition: `20260131`."""
     return datetime.fromtimestamp(day * HOURS_OF_DAY * HOUR_S, UTC).strftime("%Y%m%d")
@@ -260,48 +137,78 @@ def day_number(name: str) -> int:
     return int(datetime.strptime(name, "%Y%m%d").replace(tzinfo=UTC).timestamp()) // (HOURS_OF_DAY * HOUR_S)
 
 
-def table_id(store: Store) -> str:
-    """Return the id of the table; empty if this engine cannot prove what a table holds.
+def nodes_of(store: Store) -> Nodes:
+    """Return the nodes; none if a shard is away, or an engine cannot prove what a table holds.
 
-    A replicated or distributed table has other parts on other servers.
+    Without a cluster, a replicated or distributed table has other parts on other servers.
     """
-    rows = store.rows(_IDENTITY, {"table": TABLE})
-    if not rows or rows[0][2] != "MergeTree":
-        return ""
-    major, minor, *_ = str(rows[0][0]).split(".")
-    return str(rows[0][1]) if Version(int(major), int(minor)) >= SNAPSHOT_SINCE else ""
+    layout = store.layout
+    rows = store.rows(layout.on_nodes(_IDENTITY), {"table": layout.stored(TABLE)})
+    shards = dict(enumerate(layout.shard_of_node(store), start=1)) if rows else {}
+    nodes = {}
+    for node, version, table, engine in rows:
+        major, minor, *_ = str(version).split(".")
+        is_proving = engine.endswith("MergeTree") if layout.cluster else engine == "MergeTree"
+        if not is_proving or node not in shards or Version(int(major), int(minor)) < SNAPSHOT_SINCE:
+            return {}
+        nodes[node] = TableOfNode(shards[node], str(table))
+    return nodes if {table.shard for table in nodes.values()} == {*shards.values()} else {}
 
 
 def observe(
-    store: Store, table: str, slots: Mapping[int, Slot], days: Iterable[int], checked: Checked
+    store: Store, nodes: Nodes, slots: Mapping[int, Slot], days: Iterable[int], checked: Checked
 ) -> list[Day]:
-    """Count the rows of these days, of the spans and of the checked rollups. `table`: see `table_id`.
+    """Count the rows of these days, of the spans and of the checked rollups. `nodes`: see `nodes_of`.
 
-    Days are left out, the oldest first, if the statement would list too many ranges.
+    Days are left out, the oldest first, if the statement would list too many ranges; all of them if a node
+    does not answer.
     """
+    agreed = {hour: slot for hour, slot in slots.items() if slot.spans_of_nodes.keys() >= nodes.keys()}
+    tables = frozenset(table.id for table in nodes.values())
     observed = _limited(
-        Day(number, {hour: slots[hour] for hour in _hours(number) if hour in slots})
+        Day(number, {hour: agreed[hour] for hour in _hours(number) if hour in agreed})
         for number in sorted(days, reverse=True)
     )
-    if not observed:
+    if not observed or not nodes:
         return []
-    by_number = {day.number: day for day in observed}
-    by_name = {day_name(day.number): day for day in observed}
-    for kind, part, hour, rows, detail in store.rows(*_statement(observed, checked)):
-        if kind == "parts":
+    by_node = {
+        node: {day.number: Day(day.number, day.slots, node, table.shard, tables) for day in observed}
+        for node, table in nodes.items()
+    }
+    answered = set[int]()
+    query, values = _statement(observed, checked)
+    for node, kind, part, hour, rows, detail in store.rows(store.layout.on_nodes(query, SETTINGS), values):
+        by_number = by_node.get(node, {})
+        if kind == "node":
+            answered.add(node)
+        elif kind == "parts":
             # A part is named PARTITION_MIN_MAX_LEVEL, with the number of its last mutation if there was one.
             name, first_block, _, _, mutation = (*str(part).split("_"), "0")[:5]
-            by_name[name].add_part(rows, int(first_block), int(mutation))
+            by_number[day_number(name)].add_part(rows, int(first_block), int(mutation))
         # the rollups may also have rows of days that are not observed
         elif (day := by_number.get(hour // HOURS_OF_DAY)) is not None:
             day.record(str(kind), hour, rows, detail, str(part))
+    if answered != nodes.keys():
+        return []
     # After the parts: the list has the mutations of all of them.
     mutations = read_mutations(store)
-    for name, day in by_name.items():
-        # The id, and not the name: a table that was dropped and created again has another one.
-        day.source = f"{table}/{day.mutation}"
-        day.changed_by = last_change(mutations, name, day.mutation)
-    return observed
+    return [_of_all([by_number[day.number] for by_number in by_node.values()], mutations) for day in observed]
+
+
+def _of_all(days: Sequence[Day], mutations: Sequence[tuple[Any, ...]]) -> Day:
+    """Return a day of several nodes."""
+    first = days[0]
+    for day in days:
+        day.changed_by = last_change(mutations, day_name(day.number), day.mutation)
+    last = {(day.shard, day.mutation) for day in days}
+    shards = {shard for shard, _ in last}
+    if len(days) > 1:
+        first = DayOfNodes(first.number, first.slots, tables=first.tables, nodes=days)
+    # Replicas apply a mutation one after the other, and a statement may read any of them.
+    if len(last) == len(shards):
+        numbers = ".".join(str(mutation) for _, mutation in sorted(last))
+        first.source = f"{min(first.tables)}/{numbers}"
+    return first
 
 
 def _hours(day: int) -> range:
@@ -339,7 +246,7 @@ def _late_ranges(slots_of_days: Iterable[Mapping[int, Slot]]) -> Iterator[Range]
         )
 
 
-def _statement(days: Sequence[Day], checked: Checked) -> tuple[str, Parameters]:
+def _statement(days: Sequence[Day], checked: Checked) -> tuple[Sql, Parameters]:
     hours = defaultdict(list)
     for day in sorted(days, key=lambda day: day.number):
         for hour in day.hours:
@@ -347,7 +254,7 @@ def _statement(days: Sequence[Day], checked: Checked) -> tuple[str, Parameters]:
             hours[hour in day.slots].append(hour)
     values: Values = {"days": [day_name(day.number) for day in days]}
     open_ranges = [Range(first * HOUR_NS, end * HOUR_NS) for first, end in runs(hours[False])]
-    selects = [_PARTS, _OPEN.replace("{ranges}", condition(open_ranges, values, "open"))]
+    selects = [_NODE, _PARTS, _OPEN.replace("{ranges}", condition(open_ranges, values, "open"))]
     slots = [day.slots[hour] for day in days for hour in day.slots]
     if slots:
         late_ranges = list(_late_ranges(day.slots for day in days if day.slots))
@@ -371,5 +278,4 @@ def _statement(days: Sequence[Day], checked: Checked) -> tuple[str, Parameters]:
             "to_s": max(day.hours.stop for day in days) * HOUR_S,
         }
     # One statement, because counts of two moments would differ whenever spans arrive in between.
-    union = " UNION ALL ".join(f"({select})" for select in selects)
-    return f"SELECT * FROM ({union}) {SETTINGS}", values  # noqa: S608 - as above
+    return Sql(" UNION ALL ".join(f"({select})" for select in selects)), values

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from receiver.console.queries.rollup.proof import Checked, Day, day_name, day_number, observe, table_id
+from receiver.console.queries.rollup.day import Day
+from receiver.console.queries.rollup.proof import Checked, day_name, day_number, nodes_of, observe
 from receiver.console.queries.rollup.slots import read_slots
 from receiver.console.queries.rollup.tables import HOURS_OF_DAY
 from receiver.engine.sql_text import compose
@@ -23,7 +24,7 @@ from receiver.engine.store import TABLE, Parameters, Store
 from receiver.errors import StoreTrouble
 
 Part = tuple[Any, ...]
-"""Table, name, number of rows, size and time."""
+"""Node, table, name, number of rows, size and time."""
 Parts = frozenset[Part]
 NO_LIST: Parts = frozenset()
 """In place of the parts if the receiver may not list them."""
@@ -31,10 +32,15 @@ ACCESS_DENIED = 497
 """ClickHouse's error code."""
 
 _PARTS = compose("""
-SELECT table, name, rows, bytes_on_disk, toUnixTimestamp(modification_time) FROM system.parts
+SELECT table, name, rows, bytes_on_disk, toUnixTimestamp(modification_time) AS modified FROM system.parts
 WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
-  AND (table != '{table}' OR partition_id BETWEEN {first_day:String} AND {last_day:String})
+  AND (table != {spans:String} OR partition_id BETWEEN {first_day:String} AND {last_day:String})
 """)
+_PARTS_OF_CLUSTER = """
+{parts} UNION ALL
+SELECT '', toString(nodes), 0, 0, toUnixTimestamp(toDateTime(0, 'UTC')) FROM ({definition})
+"""
+"""Also what each node knows of the cluster, so that a proof ends when a node is added or does not answer."""
 
 
 class Proof(NamedTuple):
@@ -81,16 +87,22 @@ def is_unchanged(store: Store, checked: Checked, parts: Parts) -> bool:
 
 def _parts(store: Store, checked: Checked, first_day: int, last_day: int) -> tuple[Parts, dict[int, Parts]]:
     """Return the parts of the rollups and of the slots, and the parts of each day that has spans."""
+    layout = store.layout
+    spans = layout.stored(TABLE)
     parameters: Parameters = {
-        "tables": [TABLE, *checked.tables],
+        "tables": [spans, *(layout.stored(table) for table in checked.tables)],
+        "spans": spans,
         "first_day": day_name(first_day),
         "last_day": day_name(last_day),
     }
     parts = set[Part]()
     parts_of_day = defaultdict[str, set[Part]](set)
-    for part in store.rows(_PARTS, parameters):
+    query = _PARTS
+    if layout.cluster:
+        query = compose(_PARTS_OF_CLUSTER, parts=_PARTS, definition=layout.definition())
+    for part in store.rows(layout.on_nodes(query), parameters):
         # A part is named PARTITION_MIN_MAX_LEVEL, and a partition is a day.
-        (parts_of_day[part[1].partition("_")[0]] if part[0] == TABLE else parts).add(part)
+        (parts_of_day[part[2].partition("_")[0]] if part[1] == spans else parts).add(part)
     return frozenset(parts), {day_number(name): frozenset(found) for name, found in parts_of_day.items()}
 
 
@@ -99,6 +111,6 @@ def _prove(store: Store, checked: Checked, numbers: Sequence[int]) -> Iterator[t
     slots = read_slots(store, min(numbers) * HOURS_OF_DAY, (max(numbers) + 1) * HOURS_OF_DAY)
     with_slots = {hour // HOURS_OF_DAY for hour in slots}.intersection(numbers)
     yield from ((number, None) for number in numbers if number not in with_slots)
-    if with_slots and (table := table_id(store)):
-        for day in observe(store, table, slots, with_slots, checked):
+    if with_slots:
+        for day in observe(store, nodes_of(store), slots, with_slots, checked):
             yield day.number, day if day.is_balanced and not day.differing(checked.rollups) else None

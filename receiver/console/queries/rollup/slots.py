@@ -8,20 +8,24 @@ version before and after a query was not derived again in between.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from receiver.console.queries.rollup.tables import (
     CALLS,
+    DEPLOYMENTS,
     HOUR_S,
     HOURS_OF_DAY,
+    OPERATIONS,
     ROLLUPS,
     SLOTS,
     TOTALLED,
     rollup_compose,
 )
 from receiver.engine.retention import empty_rollups
-from receiver.engine.sql_text import identifier, joined
+from receiver.engine.sql_text import Sql, identifier, joined
 from receiver.engine.store import Store
 
 VERSION_STEP_MAX = 1 << 20
@@ -31,27 +35,41 @@ DAY_VERSIONS = 1 << 10
 
 _READ = rollup_compose("""
 SELECT
-    intDiv(toUnixTimestamp(Hour), {hour_s}), Version, Spans, RequestSpans,
-    toUnixTimestamp64Milli(ReceivedTo), Source
+    intDiv(toUnixTimestamp(Hour), {hour_s}) AS hour, Version,
+    toUnixTimestamp64Milli(ReceivedTo) AS received_to, Source, Spans, RequestSpans
 FROM {slots} FINAL
 WHERE IsComplete
   AND Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
 """)
-_WRITE = rollup_compose("""
+# Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks. An hour
+# without a row in a rollup has a slot, too: no spans is also an answer.
+_WRITE = rollup_compose(
+    """
 INSERT INTO {slots}
-SELECT toDateTime(slot.1 * {hour_s}, 'UTC'), slot.2, {is_complete:UInt8}, slot.3, slot.4,
+SELECT toDateTime(slot.1 * {hour_s}, 'UTC'), slot.2, {is_complete:UInt8}, sum(spans), sum(request_spans),
     fromUnixTimestamp64Milli({received_to_ms:Int64}, 'UTC'), {source:String},
     2 * slot.2 + {is_complete:UInt8}
 FROM
 (
-    SELECT arrayJoin(arrayZip(
-        {hours:Array(UInt32)}, {versions:Array(UInt64)},
-        {spans:Array(UInt64)}, {request_spans:Array(UInt64)}
-    )) AS slot
+    SELECT arrayJoin(arrayZip({hours:Array(UInt32)}, {versions:Array(UInt64)})) AS slot,
+        toUInt64(0) AS spans, toUInt64(0) AS request_spans
+    UNION ALL
+    SELECT (toUInt32(intDiv(toUnixTimestamp(Hour), {hour_s})), Version), Spans, 0
+    FROM {operations} WHERE {in_hours}
+    UNION ALL
+    SELECT (toUInt32(intDiv(toUnixTimestamp(Hour), {hour_s})), Version), 0, Spans
+    FROM {deployments} WHERE {in_hours}
 )
-""")
+WHERE has(arrayZip({hours:Array(UInt32)}, {versions:Array(UInt64)}), slot)
+GROUP BY slot
+{settings}
+""",
+    operations=OPERATIONS.table,
+    deployments=DEPLOYMENTS.table,
+    in_hours=Sql("Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')"),
+)
 _NEWEST_OF_TABLE = """
-SELECT intDiv(max(Version), {divisor}) FROM {rollup}
+SELECT intDiv(max(Version), {divisor}) AS version FROM {rollup}
 WHERE Hour >= toDateTime({{begin}:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
 """
 _NEWEST_VERSION = joined(
@@ -68,12 +86,29 @@ _NEWEST_VERSION = joined(
 )
 _INVALIDATE = rollup_compose("""
 INSERT INTO {slots}
-SELECT Hour, Version + 1, 0, 0, 0, ReceivedTo, Source, 2 * (Version + 1)
+SELECT Hour, Version + 1, 0 AS is_complete, 0 AS spans, 0 AS requests, toDateTime64(0, 3, 'UTC'), Source,
+    2 * (Version + 1)
 FROM {slots} FINAL
 WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC')
 """)
+_BEGUN = rollup_compose("""
+SELECT intDiv(toUnixTimestamp(Hour), {hour_s}), Version FROM {slots} FINAL
+WHERE NOT IsComplete AND toUnixTimestamp64Milli(ReceivedTo) > {received_after_ms:Int64}
+  AND Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
+""")
+RESERVED_MS = 3_600_000
+"""How long an hour is left to the receiver that began to derive it."""
+_own_versions: WeakKeyDictionary[Store, set[int]] = WeakKeyDictionary()
+"""Store → versions that this process derives."""
 SECONDS_END = (1 << 32) - 1
 """The last time that the type of the column can hold."""
+
+
+class SpansOfNode(NamedTuple):
+    """Spans that the rollups of a node count in an hour."""
+
+    spans: int
+    request_spans: int
 
 
 class Slot(NamedTuple):
@@ -82,20 +117,32 @@ class Slot(NamedTuple):
     hour: int
     """Hours since 1970."""
     version: int
-    spans: int
-    request_spans: int
     received_to_ms: int
     """Only spans that were received until then are covered."""
     source: str
-    """Id of the table and the last mutation of the day's parts."""
+    """Id of the table, and the last mutation of the day's parts on each shard."""
+    spans_of_nodes: Mapping[int, SpansOfNode] = {}
+    """Spans of the shard of each node."""
+
+    @property
+    def spans(self) -> int:
+        """Return the number of spans; of the largest shard."""
+        return max((of.spans for of in self.spans_of_nodes.values()), default=0)
 
 
 def read_slots(store: Store, from_hour: int, to_hour: int) -> dict[int, Slot]:
-    """Return the complete slots of a range of hours."""
+    """Return the complete slots of a range of hours that the nodes agree on."""
     # FINAL in the statement: an incomplete row must hide the complete row that it replaces before the engine
     # merges both, and there is only a row for each hour.
-    rows = store.rows(_READ, {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)})
-    return {slot.hour: slot for slot in (Slot(*row) for row in rows)}
+    rows = store.rows(
+        store.layout.on_nodes(_READ), {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)}
+    )
+    spans_of_nodes = defaultdict[tuple[Any, ...], dict[int, SpansOfNode]](dict)
+    for node, *state, spans, request_spans in rows:
+        spans_of_nodes[*state,][node] = SpansOfNode(spans, request_spans)
+    states = Counter(hour for hour, *_ in spans_of_nodes)
+    slots = (Slot(*state)._replace(spans_of_nodes=spans) for state, spans in spans_of_nodes.items())
+    return {slot.hour: slot for slot in slots if states[slot.hour] == 1}
 
 
 def write_slots(store: Store, slots: Sequence[Slot], *, is_complete: bool) -> None:
@@ -103,13 +150,14 @@ def write_slots(store: Store, slots: Sequence[Slot], *, is_complete: bool) -> No
 
     All have the same `received_to_ms` and source.
     """
+    hours = [slot.hour for slot in slots]
     store.rows(
-        _WRITE,
+        store.layout.on_shards(_WRITE),
         {
-            "hours": [slot.hour for slot in slots],
-            "spans": [slot.spans for slot in slots],
-            "request_spans": [slot.request_spans for slot in slots],
+            "hours": hours,
             "versions": [slot.version for slot in slots],
+            "from_s": min(hours) * HOUR_S,
+            "to_s": (max(hours) + 1) * HOUR_S,
             "received_to_ms": slots[0].received_to_ms,
             "source": slots[0].source,
             "is_complete": int(is_complete),
@@ -123,16 +171,34 @@ def next_version(store: Store, from_hour: int, to_hour: int) -> int:
     # The versions of rows by day are higher by `DAY_VERSIONS` than the sum of the versions of 24 slots.
     day = from_hour // HOURS_OF_DAY * HOURS_OF_DAY
     versions = store.rows(
-        _NEWEST_VERSION, {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour), "day_s": _seconds(day)}
+        store.layout.on_nodes(_NEWEST_VERSION),
+        {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour), "day_s": _seconds(day)},
     )
-    return max(int(version) for (version,) in versions) + 1 + secrets.randbelow(VERSION_STEP_MAX)
+    next_ = max(int(version) for _, version in versions) + 1 + secrets.randbelow(VERSION_STEP_MAX)
+    _own_versions.setdefault(store, set()).add(next_)
+    return next_
+
+
+def is_of_other(store: Store, slot: Slot, received_to_ms: int) -> bool:
+    """Return whether another receiver derived an hour just now. The embedded store has one receiver."""
+    is_recent = slot.received_to_ms > received_to_ms - RESERVED_MS
+    return is_recent and not store.embedded and slot.version not in _own_versions.get(store, ())
+
+
+def reserved_hours(store: Store, from_hour: int, to_hour: int, received_to_ms: int) -> set[int]:
+    """Return the hours of a range that another receiver derives now. `received_to_ms`: of now."""
+    if store.embedded:
+        return set()
+    times = {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)}
+    begun = store.rows(_BEGUN, {**times, "received_after_ms": received_to_ms - RESERVED_MS})
+    return {hour for hour, version in begun if version not in _own_versions.get(store, ())}
 
 
 def invalidate(store: Store, from_hour: int | None) -> None:
     """Mark every slot from this hour on as incomplete; without an hour, empty the rollups."""
     if from_hour is not None:
         # With a higher version: of two rows with the same version, the engine keeps the complete one.
-        store.rows(_INVALIDATE, {"from_s": _seconds(from_hour)})
+        store.rows(store.layout.on_shards(_INVALIDATE), {"from_s": _seconds(from_hour)})
         return
     empty_rollups(store)
 

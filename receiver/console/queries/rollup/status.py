@@ -9,12 +9,13 @@ import msgspec
 from receiver.console.queries.rollup.derivation import Closing, DayReport, survey
 from receiver.console.queries.rollup.proof import day_name
 from receiver.console.queries.rollup.tables import ROLLUPS, TABLES
+from receiver.engine.sql_text import compose
 from receiver.engine.store import Store
 
-_SIZES = """
-SELECT name, toUInt64(ifNull(total_rows, 0)), toUInt64(ifNull(total_bytes, 0)) FROM system.tables
-WHERE database = currentDatabase() AND name IN {tables:Array(String)} ORDER BY name
-"""
+_SIZES = compose("""
+SELECT name, toUInt64(ifNull(total_rows, 0)) AS rows, toUInt64(ifNull(total_bytes, 0)) AS bytes
+FROM system.tables WHERE database = currentDatabase() AND name IN {tables:Array(String)}
+""")
 
 
 class DayStatus(msgspec.Struct, frozen=True):
@@ -49,8 +50,14 @@ def days(store: Store, closing: Closing) -> Iterator[DayStatus]:
 
 
 def tables(store: Store) -> list[TableStatus]:
-    """Return the size of each table of the rollups."""
-    return [TableStatus(*row) for row in store.rows(_SIZES, {"tables": list(TABLES)})]
+    """Return the size of each table of the rollups, on all nodes together."""
+    named = {store.layout.stored(table): table for table in sorted(TABLES)}
+    sizes = store.rows(store.layout.on_nodes(_SIZES), {"tables": list(named)})
+    return [
+        TableStatus(table, *(sum(size[place] for size in sizes if size[1] == name) for place in (2, 3)))
+        for name, table in named.items()
+        if any(size[1] == name for size in sizes)
+    ]
 
 
 def _status_of(report: DayReport) -> DayStatus:

@@ -6,9 +6,12 @@ repeated and missing rows are noticed, and their definition, so that rows with a
 
 from __future__ import annotations
 
-from receiver.console.queries.rollup.tables import rollup_compose
-from receiver.engine.sql_text import Sql
+import time
+
+from receiver.console.queries.rollup.tables import CALLS, ROLLUPS, TOTALLED, rollup_compose
+from receiver.engine.sql_text import Sql, joined
 from receiver.engine.store import Parameters, Store
+from receiver.errors import StoreTrouble
 
 ROWS_OF_VERSION = Sql("""
 Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
@@ -29,8 +32,38 @@ GROUP BY hour
 
 
 _DEFINITION = Sql("{definition:String}")
+_COUNTS = joined(
+    " UNION ALL ",
+    (
+        rollup_compose(
+            "SELECT '{rollup}' AS rollup, count() AS rows FROM {rollup} WHERE {of_version}",
+            rollup=table,
+            of_version=ROWS_OF_VERSION,
+        )
+        for table in (*(rollup.table for rollup in ROLLUPS), *TOTALLED, CALLS)
+    ),
+)
+REPLICATION_CHECKS = 50
+CHECK_S = 0.2
+
+
+def await_replicas(store: Store, parameters: Parameters) -> None:
+    """Wait until all replicas have the rows of a version, because the next statement may read any of them."""
+    if not store.layout.cluster:
+        return
+    shards = dict(enumerate(store.layout.shard_of_node(store), start=1))
+    for _ in range(REPLICATION_CHECKS):
+        counts = store.rows(store.layout.on_nodes(_COUNTS), parameters)
+        found = {(shards.get(node), rollup, rows) for node, rollup, rows in counts}
+        if len(found) == len({(shard, rollup) for shard, rollup, _ in found}):
+            return
+        time.sleep(CHECK_S)
+    cause = "the replicas of a shard have different rows of a rollup"
+    raise StoreTrouble(cause, name="REPLICAS_DIFFER", advice=f"{cause}; the hours are derived again")
 
 
 def write_total(store: Store, table: Sql, parameters: Parameters, key: Sql = _DEFINITION) -> None:
     """Write the total row of each derived hour. `parameters`: as for the rows, and those of the key."""
-    store.rows(rollup_compose(_TOTAL, rollup=table, rows=ROWS_OF_VERSION, key=key), parameters)
+    await_replicas(store, parameters)
+    statement = rollup_compose(_TOTAL, rollup=table, rows=ROWS_OF_VERSION, key=key)
+    store.rows(store.layout.on_shards(statement), parameters)
