@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from receiver.engine.sql_text import COMPANION, DEPLOYMENT_EVENTS, TABLE, Sql, compose, identifier
+from receiver.engine.sql_text import COMPANION, DEPLOYMENT_EVENTS, TABLE, Parameters, Sql, compose, identifier
 from receiver.errors import OperatorError, StoreTrouble
 
 WINDOW_S = 7 * 86_400
@@ -69,7 +69,7 @@ _NO_SETTINGS = Sql("")
 class Queried(Protocol):
     """The part of a store that this module needs."""
 
-    def rows(self, statement: str, parameters: Mapping[str, str] | None = None) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Run a query with a short answer."""
 
 
@@ -133,20 +133,24 @@ class Layout(NamedTuple):
         )
         return [local] if name in ON_ALL_NODES else [local, self._distributed(name)]
 
-    def on_nodes(self, query: Sql, settings: Sql = _NO_SETTINGS) -> Sql:
-        """Return a query that runs a query on the tables of each node that answers.
+    def rows_of_nodes(
+        self, store: Queried, query: Sql, parameters: Parameters | None = None, settings: Sql = _NO_SETTINGS
+    ) -> list[tuple[Any, ...]]:
+        """Run a query on the tables of each node that answers. Returns the rows of all nodes.
 
-        Its first column is the number of the node: see `shard_of_node`. The filters of `Store.marked` do not
-        apply, so it may return no value of a row.
+        Their first column is the number of the node: see `shard_of_node`. On a cluster the filters of
+        `Store.marked` do not apply, so the query may return no value of a row.
         """
         if not self.cluster:
-            return compose("SELECT 1, * FROM ({query}) {settings}", query=query, settings=settings)
-        return compose(
+            whole = compose("{query} {settings}", query=query, settings=settings)
+            return [(1, *row) for row in store.rows(whole, parameters)]
+        on_nodes = compose(
             "SELECT _shard_num, * FROM clusterAllReplicas('{cluster}', view({query})) {settings}",
             cluster=identifier(self.cluster),
             query=self._on_node(query),
             settings=_with_setting(settings, Sql("skip_unavailable_shards = 1")),
         )
+        return store.rows(on_nodes, parameters)
 
     def on_shards(self, insert: Sql) -> Sql:
         """Return the statement that runs an INSERT SELECT on the tables of each shard."""
@@ -169,8 +173,6 @@ class Layout(NamedTuple):
 
     def definition(self) -> Sql:
         """Return the query for the cluster as a node knows it, as one array."""
-        if not self.cluster:
-            return Sql("SELECT [(1, 1, '', 0)] AS nodes")
         return compose(_DEFINITION, cluster=identifier(self.cluster))
 
     def shard_of_node(self, store: Queried) -> list[int]:
@@ -180,7 +182,7 @@ class Layout(NamedTuple):
         """
         if not self.cluster:
             return [1]
-        answers = store.rows(self.on_nodes(self.definition()))
+        answers = self.rows_of_nodes(store, self.definition())
         nodes = list(answers[0][1]) if answers else []
         if not nodes:
             raise self._unusable("is not among the clusters that the server knows (system.clusters)")

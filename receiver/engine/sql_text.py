@@ -10,9 +10,11 @@ Invariant: text from outside never becomes `Sql`. Templates are literals, mypy r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NewType
 
+Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
+"""Query parameters, bound by the engine as `{name:Type}` and never put into the text of a statement."""
 TABLE: Final = "otel_traces"
 COMPANION: Final = "otel_traces_trace_id_ts"
 DEPLOYMENT_EVENTS: Final = "otel_deployment_events"

@@ -27,8 +27,7 @@ TRIAL = "trace_drain_trial_"
 RESTORE = "restore"
 """Directory beside the embedded store that has the store while a backup is restored."""
 
-Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
-"""Query parameters, bound by the engine as `{name:Type}` and never put into the text of a statement."""
+Parameters = sql_text.Parameters
 
 NO_FILTERS: Mapping[str, str] = {}
 

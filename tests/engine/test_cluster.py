@@ -285,9 +285,7 @@ def test_nodes_that_list_other_shards_are_not_trusted(
 def test_rows_are_not_divided_on(
     cluster: OneNodeCluster, nodes: list[tuple[int, int, str]], reason: str
 ) -> None:
-    cluster.nodes = nodes or [(0, 0, "")]
-    if not nodes:
-        cluster._cluster = "other"  # noqa: SLF001 - as if the cluster was removed
+    cluster.nodes = nodes
 
     with pytest.raises(StoreTrouble, match=reason):
         cluster.shards()

@@ -18,6 +18,8 @@ from receiver.engine.store import Parameters, Store
 CLUSTER = "prod"
 _NAME = r"(?:'prod'|\{cluster:String\})"
 _REWRITTEN = (
+    # the virtual column is not among those of `*`
+    (rf"_shard_num, \* FROM clusterAllReplicas\({_NAME}, view\((.*)\)\)", r"1, * FROM (\1)"),
     (rf"clusterAllReplicas\({_NAME}, view\((.*)\)\)", r"(SELECT 1 AS _shard_num, * FROM (\1))"),
     (rf"clusterAllReplicas\({_NAME}, (system\.\w+)\)", r"(SELECT 1 AS _shard_num, * FROM \1)"),
     (r"clusterAllReplicas\('prod', (\w+), (\w+)\)", r"\1.\2"),
@@ -74,7 +76,8 @@ class OneNodeCluster(ClusterStore):
             "cluster String, shard_num UInt32, shard_weight UInt32, replica_num UInt32, host_name String, "
             "port UInt16"
         )
-        statement = statement.replace("system.clusters", f"values('{columns}', {nodes})")
+        rows = nodes or "('another', 1, 1, 1, '', 0)"
+        statement = statement.replace("system.clusters", f"values('{columns}', {rows})")
         macros = ", ".join(f"('{name}', '{value}')" for name, value in self.macros.items())
         return statement.replace(
             "system.macros", f"values('macro String, substitution String', {macros or repr(('', ''))})"

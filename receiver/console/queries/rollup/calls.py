@@ -187,7 +187,7 @@ def due_calls(store: Store, number: int, received_to_ms: int) -> dict[int, str]:
     }
     derived = defaultdict[int, dict[int, CallsOfHour]](dict)
     bounds: Parameters = {"from_s": hours.start * HOUR_S, "to_s": hours.stop * HOUR_S}
-    for node, _, key, hour, copies, version in store.rows(store.layout.on_nodes(CALLS_OF_HOURS), bounds):
+    for node, _, key, hour, copies, version in store.layout.rows_of_nodes(store, CALLS_OF_HOURS, bounds):
         found = CallsOfHour(version, key, copies)
         derived[node][hour] = max(derived[node].get(hour, NO_CALLS), found)
     keys = {hour: _key_of(versions, hour) for hour in range(hours.start, hours.stop + 1)}

@@ -131,7 +131,7 @@ def insert_statement(rollup: Rollup) -> Sql:
 def parts_by_day(store: Store) -> dict[int, frozenset[Part]]:
     """Return the parts of each day that the table has rows of, newest day first, by days since 1970."""
     parts: dict[int, set[Part]] = {}
-    for node, day, part in store.rows(store.layout.on_nodes(_PARTS)):
+    for node, day, part in store.layout.rows_of_nodes(store, _PARTS):
         # A rollup of the probe rows would never be current: they disappear at once.
         if day > PROBE_DAY:
             parts.setdefault(day, set()).add((node, part))
@@ -308,15 +308,13 @@ def _source_of(store: Store, hour: int) -> str:
 
 def _recounted(store: Store, day: Day) -> set[int]:
     """Return the hours whose slot and table have different numbers of spans."""
-    counts = store.rows(
-        store.layout.on_nodes(_RECOUNT, SETTINGS),
-        {
-            "from_ns": day.hours.start * HOUR_NS,
-            "to_ns": day.hours.stop * HOUR_NS,
-            "hours": list(day.slots),
-            "received_to": [slot.received_to_ms for slot in day.slots.values()],
-        },
-    )
+    parameters: Parameters = {
+        "from_ns": day.hours.start * HOUR_NS,
+        "to_ns": day.hours.stop * HOUR_NS,
+        "hours": list(day.slots),
+        "received_to": [slot.received_to_ms for slot in day.slots.values()],
+    }
+    counts = store.layout.rows_of_nodes(store, _RECOUNT, parameters, SETTINGS)
     spans = {(int(node), int(hour)): int(count) for node, hour, count in counts}
     return {
         hour

@@ -100,7 +100,7 @@ def _parts(store: Store, checked: Checked, first_day: int, last_day: int) -> tup
     query = _PARTS
     if layout.cluster:
         query = compose(_PARTS_OF_CLUSTER, parts=_PARTS, definition=layout.definition())
-    for part in store.rows(layout.on_nodes(query), parameters):
+    for part in layout.rows_of_nodes(store, query, parameters):
         # A part is named PARTITION_MIN_MAX_LEVEL, and a partition is a day.
         (parts_of_day[part[2].partition("_")[0]] if part[1] == spans else parts).add(part)
     return frozenset(parts), {day_number(name): frozenset(found) for name, found in parts_of_day.items()}

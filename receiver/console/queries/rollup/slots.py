@@ -134,9 +134,8 @@ def read_slots(store: Store, from_hour: int, to_hour: int) -> dict[int, Slot]:
     """Return the complete slots of a range of hours that the nodes agree on."""
     # FINAL in the statement: an incomplete row must hide the complete row that it replaces before the engine
     # merges both, and there is only a row for each hour.
-    rows = store.rows(
-        store.layout.on_nodes(_READ), {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)}
-    )
+    times = {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)}
+    rows = store.layout.rows_of_nodes(store, _READ, times)
     spans_of_nodes = defaultdict[tuple[Any, ...], dict[int, SpansOfNode]](dict)
     for node, *state, spans, request_spans in rows:
         spans_of_nodes[*state,][node] = SpansOfNode(spans, request_spans)
@@ -170,10 +169,8 @@ def next_version(store: Store, from_hour: int, to_hour: int) -> int:
     # Also of the rollups: if the slots were lost, rows of old versions remain, and must not match a new slot.
     # The versions of rows by day are higher by `DAY_VERSIONS` than the sum of the versions of 24 slots.
     day = from_hour // HOURS_OF_DAY * HOURS_OF_DAY
-    versions = store.rows(
-        store.layout.on_nodes(_NEWEST_VERSION),
-        {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour), "day_s": _seconds(day)},
-    )
+    times = {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour), "day_s": _seconds(day)}
+    versions = store.layout.rows_of_nodes(store, _NEWEST_VERSION, times)
     next_ = max(int(version) for _, version in versions) + 1 + secrets.randbelow(VERSION_STEP_MAX)
     _own_versions.setdefault(store, set()).add(next_)
     return next_

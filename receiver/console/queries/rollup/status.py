@@ -52,7 +52,7 @@ def days(store: Store, closing: Closing) -> Iterator[DayStatus]:
 def tables(store: Store) -> list[TableStatus]:
     """Return the size of each table of the rollups, on all nodes together."""
     named = {store.layout.stored(table): table for table in sorted(TABLES)}
-    sizes = store.rows(store.layout.on_nodes(_SIZES), {"tables": list(named)})
+    sizes = store.layout.rows_of_nodes(store, _SIZES, {"tables": list(named)})
     return [
         TableStatus(table, *(sum(size[place] for size in sizes if size[1] == name) for place in (2, 3)))
         for name, table in named.items()

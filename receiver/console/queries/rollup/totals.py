@@ -53,7 +53,7 @@ def await_replicas(store: Store, parameters: Parameters) -> None:
         return
     shards = dict(enumerate(store.layout.shard_of_node(store), start=1))
     for _ in range(REPLICATION_CHECKS):
-        counts = store.rows(store.layout.on_nodes(_COUNTS), parameters)
+        counts = store.layout.rows_of_nodes(store, _COUNTS, parameters)
         found = {(shards.get(node), rollup, rows) for node, rollup, rows in counts}
         if len(found) == len({(shard, rollup) for shard, rollup, _ in found}):
             return
