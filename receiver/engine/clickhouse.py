@@ -57,6 +57,7 @@ class ClickHouseStore(SqlStore):
 
     embedded = False
     layout: Layout = ONE_SERVER
+    receiver = ""
     _insert_settings: ClassVar[Mapping[str, str]] = {}
     _running_id = Sql("query_id")
 
@@ -72,6 +73,7 @@ class ClickHouseStore(SqlStore):
     ) -> None:
         """`database` and `password` are used if the URL does not contain them."""
         super().__init__(receiver=receiver)
+        self.receiver = receiver
         self._cluster = cluster
         self.layout = Layout(cluster, url.database or database)
         self._url = url

@@ -67,6 +67,7 @@ class EmbeddedStore(SqlStore):
 
     embedded = True
     layout = ONE_SERVER
+    receiver = "embedded"
     _marked_settings: ClassVar[Mapping[str, str]] = {"max_threads": str(MARKED_QUERY_THREADS)}
     _running_id = Sql("Settings['log_comment']")
 

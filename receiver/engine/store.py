@@ -102,6 +102,10 @@ class Store(Protocol):
         """
 
     @property
+    def receiver(self) -> str:
+        """Name that differs between the receivers of a server, also after a restart the same."""
+
+    @property
     def layout(self) -> Layout:
         """Where the tables are."""
 

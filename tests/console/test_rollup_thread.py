@@ -105,6 +105,7 @@ def test_failing_store_does_not_end_the_thread_and_a_stop_does() -> None:
     class Failing:
         embedded = True
         layout = ONE_SERVER
+        receiver = "tests"
 
         def rows(self, statement: str, _parameters: object = None) -> list[tuple[object, ...]]:
             calls.append(statement)
@@ -136,6 +137,7 @@ def test_stop_cancels_a_running_statement(store: EmbeddedStore) -> None:
         embedded = True
         definition_version = None
         layout = ONE_SERVER
+        receiver = "tests"
 
         def rows(self, statement: str, parameters: dict[str, object] | None = None) -> object:
             if not statement.startswith("INSERT INTO otel_red"):

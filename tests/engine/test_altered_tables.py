@@ -120,6 +120,7 @@ class TableOf:
 
     definition_version = None
     layout = ONE_SERVER
+    receiver = "tests"
 
     def __init__(self, definition: str) -> None:
         self._definition = definition

@@ -188,6 +188,7 @@ class MemoryStore:
     embedded = True
     definition_version = None
     layout = ONE_SERVER
+    receiver = "tests"
 
     def __init__(self, *script: str) -> None:
         self.script = list(script)

@@ -34,6 +34,7 @@ class RecordingStore:
         self._store = store
         self.layout = ONE_SERVER if store is None else store.layout
         self.embedded = store is None or store.embedded
+        self.receiver = "another"
         self.statements: list[str] = []
         self.parameters: list[object] = []
 

@@ -13,10 +13,10 @@ MODULES_MAX = 22
 """Maximum number of modules in a folder. Folders of commands have one for each command."""
 COMMANDS = "receiver/cli/"
 LINES_MAX = {
-    "receiver": 28_453,
-    "receiver/console": 30_458,
+    "receiver": 28_460,
+    "receiver/console": 30_579,
     "receiver/platform": 6_486,
-    "tests": 82_619,
+    "tests": 82_708,
     "receiver/cli": 6_214,
     "testing": 6_493,
 }

@@ -93,6 +93,7 @@ class StoreWithoutKeys:
 
     definition_version = None
     layout = ONE_SERVER
+    receiver = "tests"
 
     def rows(self, statement: str, _parameters: object = None) -> list[tuple[str]]:
         if "mapKeys" in statement:

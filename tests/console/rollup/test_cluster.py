@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from receiver.console.queries.aggregates.red_source import Wanted, red_source
-from receiver.console.queries.rollup import status, totals
+from receiver.console.queries.rollup import replicas, status
 from receiver.console.queries.rollup.derivation import Closing, derive
 from receiver.console.queries.rollup.slots import invalidate
 from receiver.console.queries.rollup.tables import HOUR_NS, TABLES
+from receiver.engine.store import Parameters
 from receiver.errors import StoreTrouble
 from tests.support import attribute_rollups as of_attributes
 from tests.support import call_rollups as of_calls
@@ -29,6 +30,7 @@ from tests.support.rollups import (
     HOUR_S,
     MIDNIGHT_S,
     TO_NS,
+    InterleavedStore,
     Killed,
     KilledStore,
     assert_equal,
@@ -48,8 +50,8 @@ DAY_NS = (MIDNIGHT_S * 10**9, (MIDNIGHT_S + 86_400) * 10**9)
 
 @pytest.fixture(autouse=True)
 def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "REPLICATION_CHECKS", 2)
-    monkeypatch.setattr(totals, "CHECK_S", 0)
+    monkeypatch.setattr(replicas, "CHECKS_MAX", 2)
+    monkeypatch.setattr(replicas, "CHECK_S", 0)
 
 
 @pytest.fixture
@@ -156,6 +158,67 @@ def test_node_that_returns_during_a_question_ends_its_proof(
 
     assert not source.is_unchanged(cluster)
     assert_equal(cluster, derived)
+    # The query may have read the node before it got its rows.
+    cluster.catch_up()
+    assert not source.is_unchanged(cluster)
+
+
+@pytest.mark.fault_tier
+def test_replica_that_gets_spans_between_two_statements_changes_no_answer(
+    cluster: ShardedEngine, derived: list[Span]
+) -> None:
+    for statement in range(4, 44, 4):
+        cluster.late = {1, 4}
+        late = random_spans(random.Random(statement), 20)
+        insert(cluster, late)
+        derived += late
+        fetching: Any = InterleavedStore(cluster, statement, cluster.catch_up)
+        with suppress(StoreTrouble):
+            derive_all(fetching, Closing(NOW_S + statement * 200, 600))
+        cluster.catch_up()
+        assert_equal(cluster, derived)
+        of_errors.assert_equal(cluster, filters=[""])
+
+
+@pytest.mark.fault_tier
+def test_node_that_returns_between_two_statements_changes_no_answer(
+    cluster: ShardedEngine, spans: list[Span]
+) -> None:
+    for statement in range(1, 12):
+        cluster.away = {2}
+        returning: Any = InterleavedStore(cluster, statement * 4, cluster.catch_up)
+        derive_all(returning, Closing(NOW_S + statement * 700, 600))
+        assert_equal(cluster, spans)
+
+
+@pytest.mark.fault_tier
+def test_calls_of_traces_that_two_shards_have_are_read_from_the_spans(engine_dir: Path) -> None:
+    with sharded_engine(engine_dir, [1, 2, 3], random.Random(5)) as cluster:
+        spans = of_calls.call_spans(random.Random(7))
+        cluster.shards_of_nodes = [1, 2]
+        insert(cluster, spans[:300])
+        cluster.shards_of_nodes = [1, 2, 3]
+        insert(cluster, spans[300:])
+        derive_all(cluster)
+
+        of_calls.assert_equal(cluster, spans)
+        assert derive_all(cluster) == []
+
+
+@pytest.mark.fault_tier
+def test_receiver_that_fails_leaves_an_hour_to_others(cluster: ShardedEngine, spans: list[Span]) -> None:
+    class Failing(RecordingStore):
+        def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+            if "INSERT INTO otel_errors" in statement:
+                raise StoreTrouble("no memory", code=241)
+            return super().rows(statement, parameters)
+
+    failing: Any = Failing(cluster)
+    with pytest.raises(StoreTrouble):
+        derive_all(failing)
+
+    assert len(derive_all(cluster)) >= 47
+    assert_equal(cluster, spans, slots_min=40)
 
 
 @pytest.mark.fault_tier

@@ -87,18 +87,30 @@ def test_last_change_of_a_day_is(mutations: list[tuple[int, str]], last: int, ch
 
 
 @pytest.mark.parametrize(
-    ("source", "first_block", "is_current"),
+    ("source", "parts", "is_current"),
     [
-        pytest.param("table/5", 1, True, id="after the change"),
-        pytest.param("table/3", 1, False, id="before the change"),
-        pytest.param("table/3", 6, True, id="before the change, and all rows were inserted after it"),
-        pytest.param("table/8", 1, False, id="of parts that are gone"),
-        pytest.param("another/5", 1, False, id="of another table"),
+        pytest.param("table/5", [(1, 1, 7)], True, id="after the change"),
+        pytest.param("table/3", [(1, 1, 7)], False, id="before the change"),
+        pytest.param("table/3", [(6, 6, 7)], True, id="before it, and all rows were inserted after it"),
+        pytest.param("table/3", [(0, 4, 7), (8, 8, 0)], False, id="before it, and rows of block 0 are older"),
+        pytest.param("table/5", [(1, 1, 7), (2, 2, 0)], False, id="while a part is not changed yet"),
+        pytest.param("table/8", [(1, 1, 7)], False, id="of parts that are gone"),
+        pytest.param("another/5", [(1, 1, 7)], False, id="of another table"),
     ],
 )
-def test_slot_is_used_if_no_row_was_changed_since(source: str, first_block: int, *, is_current: bool) -> None:
-    day = Day(20_484, tables=frozenset({"table"}), changed_by=5)
-    for block, mutation in ((9, 0), (first_block, 7), (10, 0)):
-        day.add_part(10, block, mutation)
+def test_slot_is_used_if_no_row_was_changed_since(
+    source: str, parts: list[tuple[int, int, int]], *, is_current: bool
+) -> None:
+    day = Day(20_484, tables=frozenset({"table"}), parts=[(9, 9, 0), *parts, (10, 10, 0)], changed_by=5)
+
+    assert day.has_source_of(Slot(491_616, 1, 0, source)) == is_current
+
+
+@pytest.mark.parametrize(
+    ("source", "is_current"),
+    [("first/0 table/3", True), ("table/3 first/0", False), ("first/0", False), ("first/0 table/4", False)],
+)
+def test_slot_of_a_cluster_has_the_source_of_each_shard(source: str, *, is_current: bool) -> None:
+    day = Day(20_484, shard=2, tables=frozenset({"table"}), parts=[(1, 1, 3)], changed_by=3)
 
     assert day.has_source_of(Slot(491_616, 1, 0, source)) == is_current

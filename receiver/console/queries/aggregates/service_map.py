@@ -109,7 +109,8 @@ def service_map(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
         def is_unchanged(store: Store) -> bool:
             # A merge changes parts, but no rows: see `RedSource.is_unchanged`.
             return proofs.is_unchanged(store, CHECKED, found.parts) or (
-                proven_calls(store, from_ns, to_ns).versions_of_slots == found.versions_of_slots
+                not store.layout.cluster
+                and proven_calls(store, from_ns, to_ns).versions_of_slots == found.versions_of_slots
             )
 
         rows = _rows(found, selected.condition, values)

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from receiver.console.queries.rollup.replicas import ROWS_OF_VERSION, await_replicas
 from receiver.console.queries.rollup.tables import rollup_compose
-from receiver.console.queries.rollup.totals import ROWS_OF_VERSION, await_replicas
 from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.sql_text import Sql, identifier, joined, names
 from receiver.engine.store import Parameters, Store

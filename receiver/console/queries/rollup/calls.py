@@ -18,8 +18,9 @@ from hashlib import blake2b
 from typing import Final
 
 from receiver.console.queries.rollup.day import NO_CALLS, CallsOfHour, Day
-from receiver.console.queries.rollup.proof import CALLS_OF_HOURS, Checked
+from receiver.console.queries.rollup.proof import CALLS_OF_HOURS, Checked, nodes_of
 from receiver.console.queries.rollup.ranges import runs
+from receiver.console.queries.rollup.replicas import agreed_counts, has_divided_traces
 from receiver.console.queries.rollup.slots import is_of_other, next_version, read_slots
 from receiver.console.queries.rollup.tables import (
     CALLS,
@@ -42,6 +43,9 @@ CLOCK_SKEW_S_MAX = 60
 """How long after a range a caller may have started, by its own clock."""
 NEWEST_HOURS_MIN = 3
 """Number of new hours that are derived at once. Deriving one also reads the callers of the hour before."""
+DIVIDED: Final = " divided"
+"""End of the key of an hour with traces that several shards have: their calls are read from the spans."""
+FAR_MS: Final = 1 << 62
 CALL_KEYS: Final = ("ProjectId", "DeploymentId", "ServiceName", "SpanKind")
 """Columns of the rows by which a filter can select."""
 CALL_MEASURES: Final = ("Errors", "DurationMax", "Buckets", "BucketSpans", "Spans")
@@ -195,7 +199,10 @@ def due_calls(store: Store, number: int, received_to_ms: int) -> dict[int, str]:
         hour
         for hour in hours
         if keys[hour]
-        and any(derived[node].get(hour, NO_CALLS).key != keys[hour] for node in slots[hour].spans_of_nodes)
+        and any(
+            derived[node].get(hour, NO_CALLS).key.removesuffix(DIVIDED) != keys[hour]
+            for node in slots[hour].spans_of_nodes
+        )
     ]
     return {
         hour: keys[hour]
@@ -222,7 +229,16 @@ def derive_calls(store: Store, first: int, end: int, keys: Mapping[int, str]) ->
         "to_s": end * HOUR_S,
         "version": next_version(store, first, end),
     }
+    nodes, hours_read = nodes_of(store), range(first - 1, end + 1)
+    before = agreed_counts(store, nodes, hours_read, FAR_MS)
+    if before is None:
+        return
     store.rows(store.layout.on_shards(_INSERT), parameters)
+    if agreed_counts(store, nodes_of(store), hours_read, FAR_MS) != before:
+        return
+    callers: Parameters = {"from_ns": callers_from_ns, "to_ns": callers_to_ns}
+    if has_divided_traces(store, nodes, callers):
+        parameters = {**parameters, "keys": [f"{keys[hour]}{DIVIDED}" for hour in hours]}
     write_total(store, CALLS, parameters, _KEY)
 
 

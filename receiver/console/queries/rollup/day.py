@@ -41,12 +41,10 @@ class Day:
     node: int = 1
     shard: int = 1
     tables: frozenset[str] = frozenset()
-    """Ids of the table on the nodes."""
+    """Ids of the table on the nodes of the shard."""
     rows: int = 0
-    mutation: int = 0
-    """Number of the last mutation of the day's parts."""
-    first_block: int = 0
-    """Number of the first INSERT whose rows the day has, in one sequence with the mutations."""
+    parts: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of each part, the numbers of its first and last INSERT and of its last mutation, in one sequence."""
     changed_by: int = 0
     """Number of the last mutation that may have changed a row of the day."""
     source: str = ""
@@ -130,21 +128,26 @@ class Day:
         else:
             self.has_other_versions = True
 
-    def add_part(self, rows: int, first_block: int, mutation: int) -> None:
-        """Count the rows of a part."""
-        self.rows += rows
-        self.mutation = max(self.mutation, mutation)
-        self.first_block = min(self.first_block or first_block, first_block)
+    @property
+    def mutation(self) -> int:
+        """Return the number of the last mutation of the day's parts."""
+        return max((mutation for _, _, mutation in self.parts), default=0)
+
+    @property
+    def is_mutating(self) -> bool:
+        """Return whether a mutation has changed some parts, and not yet all."""
+        return any(max(last, mutation) < self.changed_by for _, last, mutation in self.parts)
 
     def has_source_of(self, slot: Slot) -> bool:
         """Return whether the day has the rows that the slot was derived from, and late ones."""
-        table, _, mutations = slot.source.rpartition("/")
-        of_shards = mutations.split(".")
-        # A table that was dropped and created again has another id, and an added shard no mutation.
-        if table not in self.tables or len(of_shards) < self.shard:
+        # A shard that was added since has no source.
+        sources = dict(enumerate(slot.source.split(" "), start=1))
+        tables, _, number = sources.get(self.shard, "/0").rpartition("/")
+        # Of the nodes then, some may be away now. A table that was created again has another id.
+        if self.tables.isdisjoint(tables.split(",")) or self.is_mutating:
             return False
-        mutation = int(of_shards[self.shard - 1])
-        return mutation <= self.mutation and max(mutation, self.first_block) >= self.changed_by
+        mutation, first_block = int(number), min((first for first, _, _ in self.parts), default=0)
+        return mutation <= self.mutation and max(mutation, first_block) >= self.changed_by
 
     def differing(self, rollups: Iterable[Rollup]) -> set[int]:
         """Return the hours whose slot was derived from another state of the table, or has lost rows."""

@@ -14,13 +14,15 @@ from receiver.console.queries.rollup.attributes import derive_attributes
 from receiver.console.queries.rollup.calls import derive_calls, due_calls
 from receiver.console.queries.rollup.day import Day
 from receiver.console.queries.rollup.errors import definitions, derive_errors
-from receiver.console.queries.rollup.proof import Checked, Nodes, nodes_of, observe
+from receiver.console.queries.rollup.proof import Checked, nodes_of, observe
 from receiver.console.queries.rollup.ranges import runs
+from receiver.console.queries.rollup.replicas import Counts, agreed_counts, counts_of_nodes
 from receiver.console.queries.rollup.slots import (
     DAY_VERSIONS,
     Slot,
     next_version,
     read_slots,
+    release,
     reserved_hours,
     write_slots,
 )
@@ -30,7 +32,6 @@ from receiver.console.queries.rollup.tables import (
     HOURS_OF_DAY,
     MEASURES,
     ROLLUPS,
-    SETTINGS,
     TOTALLED,
     Rollup,
     rollup_compose,
@@ -38,6 +39,7 @@ from receiver.console.queries.rollup.tables import (
 from receiver.console.queries.rollup.totals import write_total
 from receiver.engine.sql_text import Sql, joined, names
 from receiver.engine.store import Parameters, Store
+from receiver.errors import StoreTrouble
 
 BATCH_SPANS_MAX = 20_000_000
 """Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
@@ -60,12 +62,6 @@ SELECT toInt64(toDate(_partition_id)) AS day, _part AS part FROM
 (
     SELECT _partition_id, _part, count() FROM {table} GROUP BY _partition_id, _part
 )
-""")
-_RECOUNT = rollup_compose("""
-SELECT toInt64({hour}) AS hour, count() AS spans FROM {table}
-WHERE {in_range} AND toUnixTimestamp64Milli(ReceivedAt)
-    <= transform(hour, {hours:Array(Int64)}, {received_to:Array(Int64)}, toInt64(0))
-GROUP BY hour
 """)
 
 
@@ -140,15 +136,13 @@ def parts_by_day(store: Store) -> dict[int, frozenset[Part]]:
 
 def survey(store: Store, closing: Closing, settled: Settled | None = None) -> Iterator[DayReport]:
     """Compare the slots of each day with the spans, the newest day first. Skips `settled` days."""
-    nodes, settled = nodes_of(store), {} if settled is None else settled
-    if not nodes:
-        return
+    settled = {} if settled is None else settled
     for number, parts in parts_by_day(store).items():
         # An INSERT, a merge and a mutation each change the names of parts, so equal names mean equal rows.
         known_parts, until_s = settled.get(number, (frozenset(), 0))
         if known_parts == parts and closing.now_s < until_s:
             continue
-        report = survey_day(store, nodes, number, closing)
+        report = survey_day(store, number, closing)
         if report is None:
             continue
         yield report
@@ -158,7 +152,7 @@ def survey(store: Store, closing: Closing, settled: Settled | None = None) -> It
             settled[number] = (parts, closing.now_s + SETTLED_S)
 
 
-def survey_day(store: Store, nodes: Nodes, number: int, closing: Closing) -> DayReport | None:
+def survey_day(store: Store, number: int, closing: Closing) -> DayReport | None:
     """Compare the slots of a day with the spans; `None` if no hour is closed, or a node does not answer."""
     first = number * HOURS_OF_DAY
     if first >= closing.hour_end:
@@ -166,7 +160,7 @@ def survey_day(store: Store, nodes: Nodes, number: int, closing: Closing) -> Day
     slots = read_slots(store, first, first + HOURS_OF_DAY)
     # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
     checked = Checked(ROLLUPS, definitions(store))
-    for day in observe(store, nodes, slots, [number], checked):
+    for day in observe(store, nodes_of(store), slots, [number], checked):
         return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
     return None
 
@@ -206,23 +200,47 @@ def batches(report: DayReport) -> Iterator[list[int]]:
 
 def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
     """Derive hours of a day. Returns False if the table changed meanwhile: the hours are still due."""
-    first, end = min(hours), max(hours) + 1
     # Read before the first row, and again after the last: a mutation in between may have changed the spans
     # that one rollup read and the other did not.
-    source = _source_of(store, first)
-    if not source:
+    before = _state_of(store, hours, closing)
+    if before is None:
         return False
-    version = next_version(store, first, end)
-    slots = [Slot(hour, version, closing.received_to_ms, source) for hour in hours]
+    version = next_version(store, min(hours), max(hours) + 1)
+    slots = [Slot(hour, version, closing.received_to_ms, before[0]) for hour in hours]
     # Before any row of the rollups: a kill from here on must leave no slot that claims to be complete.
     write_slots(store, slots, is_complete=False)
+    try:
+        _write_rows(store, hours, closing.received_to_ms, version)
+        # Otherwise the slots stay incomplete, and queries read the spans of these hours.
+        is_same = _state_of(store, hours, closing) == before
+    except StoreTrouble:
+        release(store, slots)
+        raise
+    if is_same:
+        write_slots(store, slots, is_complete=True)
+    else:
+        release(store, slots)
+    return is_same
+
+
+def _state_of(store: Store, hours: Sequence[int], closing: Closing) -> tuple[str, Counts] | None:
+    """Return the state of the spans that a derivation reads; `None` while nodes differ, or are mutated."""
+    nodes = nodes_of(store)
+    # Without slots and tables: only the mutations of the day's parts are needed.
+    days = observe(store, nodes, {}, [min(hours) // HOURS_OF_DAY], Checked())
+    counts = agreed_counts(store, nodes, hours, closing.received_to_ms)
+    return (days[0].source, counts) if days and days[0].source and counts is not None else None
+
+
+def _write_rows(store: Store, hours: Sequence[int], received_to_ms: int, version: int) -> None:
+    first, end = min(hours), max(hours) + 1
     parameters: Parameters = {
         "hours": list(hours),
         "from_ns": first * HOUR_NS,
         "to_ns": end * HOUR_NS,
         "from_s": first * HOUR_S,
         "to_s": end * HOUR_S,
-        "received_to_ms": closing.received_to_ms,
+        "received_to_ms": received_to_ms,
         "version": version,
     }
     for rollup in ROLLUPS:
@@ -233,11 +251,6 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
     derive_errors(store, parameters)
     for totalled, definition in defined.items():
         write_total(store, totalled, {**parameters, "definition": definition})
-    # The slots stay incomplete, and queries read the spans of these hours.
-    if _source_of(store, first) != source:
-        return False
-    write_slots(store, slots, is_complete=True)
-    return True
 
 
 def derive_due(
@@ -281,7 +294,7 @@ def _add_up_day(store: Store, report: DayReport, closing: Closing) -> None:
     if report.day.hours.stop > closing.hour_end:
         return
     # Slots that were derived since the report have other versions.
-    current = survey_day(store, nodes_of(store), report.day.number, closing) if report.due else report
+    current = survey_day(store, report.day.number, closing) if report.due else report
     if current is not None and not current.due:
         _add_up(store, current.day)
 
@@ -300,26 +313,13 @@ def _settle(store: Store, report: DayReport, closing: Closing) -> None:
         write_slots(store, raised, is_complete=True)
 
 
-def _source_of(store: Store, hour: int) -> str:
-    # Without slots and tables: only the last mutation of the day's parts is needed.
-    days = observe(store, nodes_of(store), {}, [hour // HOURS_OF_DAY], Checked())
-    return days[0].source if days else ""
-
-
 def _recounted(store: Store, day: Day) -> set[int]:
     """Return the hours whose slot and table have different numbers of spans."""
-    parameters: Parameters = {
-        "from_ns": day.hours.start * HOUR_NS,
-        "to_ns": day.hours.stop * HOUR_NS,
-        "hours": list(day.slots),
-        "received_to": [slot.received_to_ms for slot in day.slots.values()],
-    }
-    counts = store.layout.rows_of_nodes(store, _RECOUNT, parameters, SETTINGS)
-    spans = {(int(node), int(hour)): int(count) for node, hour, count in counts}
+    counts = counts_of_nodes(store, {hour: slot.received_to_ms for hour, slot in day.slots.items()})
     return {
         hour
         for hour, slot in day.slots.items()
-        if any(spans.get((node, hour), 0) != of.spans for node, of in slot.spans_of_nodes.items())
+        if any(counts.get(node, {}).get(hour, 0) != of.spans for node, of in slot.spans_of_nodes.items())
     }
 
 

@@ -164,26 +164,36 @@ def observe(
     does not answer.
     """
     agreed = {hour: slot for hour, slot in slots.items() if slot.spans_of_nodes.keys() >= nodes.keys()}
-    tables = frozenset(table.id for table in nodes.values())
     observed = _limited(
         Day(number, {hour: agreed[hour] for hour in _hours(number) if hour in agreed})
         for number in sorted(days, reverse=True)
     )
     if not observed or not nodes:
         return []
+    ids = defaultdict[int, set[str]](set)
+    for table in nodes.values():
+        ids[table.shard].add(table.id)
     by_node = {
-        node: {day.number: Day(day.number, day.slots, node, table.shard, tables) for day in observed}
+        node: {
+            day.number: Day(day.number, day.slots, node, table.shard, frozenset(ids[table.shard]))
+            for day in observed
+        }
         for node, table in nodes.items()
     }
     answered = set[int]()
     query, values = _statement(observed, checked)
     for node, kind, part, hour, rows, detail in store.layout.rows_of_nodes(store, query, values, SETTINGS):
         answered.add(node)
-        by_number = by_node.get(node, {})
+        # A node that answers since `nodes_of`: its slots are unknown.
+        if node not in by_node:
+            return []
+        by_number = by_node[node]
         if kind == "parts":
             # A part is named PARTITION_MIN_MAX_LEVEL, with the number of its last mutation if there was one.
-            name, first_block, _, _, mutation = (*str(part).split("_"), "0")[:5]
-            by_number[day_number(name)].add_part(rows, int(first_block), int(mutation))
+            name, first_block, last_block, _, mutation = (*str(part).split("_"), "0")[:5]
+            day_of_part = by_number[day_number(name)]
+            day_of_part.rows += rows
+            day_of_part.parts.append((int(first_block), int(last_block), int(mutation)))
         # the rollups may also have rows of days that are not observed
         elif (day := by_number.get(hour // HOURS_OF_DAY)) is not None:
             day.record(str(kind), hour, rows, detail, str(part))
@@ -199,14 +209,13 @@ def _of_all(days: Sequence[Day], mutations: Sequence[tuple[Any, ...]]) -> Day:
     first = days[0]
     for day in days:
         day.changed_by = last_change(mutations, day_name(day.number), day.mutation)
-    last = {(day.shard, day.mutation) for day in days}
-    shards = {shard for shard, _ in last}
+    sources = {(day.shard, f"{','.join(sorted(day.tables))}/{day.mutation}") for day in days}
+    shards = {shard for shard, _ in sources}
     if len(days) > 1:
-        first = DayOfNodes(first.number, first.slots, tables=first.tables, nodes=days)
-    # Replicas apply a mutation one after the other, and a statement may read any of them.
-    if len(last) == len(shards):
-        numbers = ".".join(str(mutation) for _, mutation in sorted(last))
-        first.source = f"{min(first.tables)}/{numbers}"
+        first = DayOfNodes(first.number, first.slots, nodes=days)
+    # Replicas and parts get a mutation one after the other, and a statement may read any of them.
+    if len(sources) == len(shards) and not any(day.is_mutating for day in days):
+        first.source = " ".join(source for _, source in sorted(sources))
     return first
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from receiver.console.queries.rollup.tables import (
     CALLS,
@@ -27,9 +28,12 @@ from receiver.console.queries.rollup.tables import (
 from receiver.engine.retention import empty_rollups
 from receiver.engine.sql_text import Sql, identifier, joined
 from receiver.engine.store import Store
+from receiver.errors import StoreTrouble
 
-VERSION_STEP_MAX = 1 << 20
-"""Maximum random step to the next version, so that two receivers on a server use different versions."""
+VERSION_STEP = 1 << 30
+"""Step to the next version, with random bits, so that two derivations at once use different versions."""
+RECEIVERS = 1 << 10
+"""Number of receivers whose versions differ."""
 DAY_VERSIONS = 1 << 10
 """Number of versions that rows by day may have for the same versions of the day's slots."""
 
@@ -93,13 +97,13 @@ WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC')
 """)
 _BEGUN = rollup_compose("""
 SELECT intDiv(toUnixTimestamp(Hour), {hour_s}), Version FROM {slots} FINAL
-WHERE NOT IsComplete AND toUnixTimestamp64Milli(ReceivedTo) > {received_after_ms:Int64}
+WHERE NOT IsComplete AND toUnixTimestamp64Milli(ReceivedTo) BETWEEN {from_ms:Int64} AND {to_ms:Int64}
   AND Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')
 """)
 RESERVED_MS = 3_600_000
 """How long an hour is left to the receiver that began to derive it."""
-_own_versions: WeakKeyDictionary[Store, set[int]] = WeakKeyDictionary()
-"""Store → versions that this process derives."""
+CLOCKS_DIFFER_MS = 300_000
+"""How much the clock of another receiver may be ahead. Hours that are begun later are not left to it."""
 SECONDS_END = (1 << 32) - 1
 """The last time that the type of the column can hold."""
 
@@ -120,7 +124,7 @@ class Slot(NamedTuple):
     received_to_ms: int
     """Only spans that were received until then are covered."""
     source: str
-    """Id of the table, and the last mutation of the day's parts on each shard."""
+    """Of each shard, the ids of the tables of its nodes, and the last mutation of the day's parts."""
     spans_of_nodes: Mapping[int, SpansOfNode] = {}
     """Spans of the shard of each node."""
 
@@ -171,15 +175,19 @@ def next_version(store: Store, from_hour: int, to_hour: int) -> int:
     day = from_hour // HOURS_OF_DAY * HOURS_OF_DAY
     times = {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour), "day_s": _seconds(day)}
     versions = store.layout.rows_of_nodes(store, _NEWEST_VERSION, times)
-    next_ = max(int(version) for _, version in versions) + 1 + secrets.randbelow(VERSION_STEP_MAX)
-    _own_versions.setdefault(store, set()).add(next_)
-    return next_
+    step = max(int(version) for _, version in versions) // VERSION_STEP + 1
+    return step * VERSION_STEP + secrets.randbelow(VERSION_STEP // RECEIVERS) * RECEIVERS + _id_of(store)
+
+
+def _id_of(store: Store) -> int:
+    """Return what versions of this receiver end with, also after a restart."""
+    return int.from_bytes(blake2b(store.receiver.encode(), digest_size=4).digest()) % RECEIVERS
 
 
 def is_of_other(store: Store, slot: Slot, received_to_ms: int) -> bool:
     """Return whether another receiver derived an hour just now. The embedded store has one receiver."""
-    is_recent = slot.received_to_ms > received_to_ms - RESERVED_MS
-    return is_recent and not store.embedded and slot.version not in _own_versions.get(store, ())
+    is_recent = slot.received_to_ms in _reserving_times(received_to_ms)
+    return is_recent and not store.embedded and slot.version % RECEIVERS != _id_of(store)
 
 
 def reserved_hours(store: Store, from_hour: int, to_hour: int, received_to_ms: int) -> set[int]:
@@ -187,8 +195,20 @@ def reserved_hours(store: Store, from_hour: int, to_hour: int, received_to_ms: i
     if store.embedded:
         return set()
     times = {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)}
-    begun = store.rows(_BEGUN, {**times, "received_after_ms": received_to_ms - RESERVED_MS})
-    return {hour for hour, version in begun if version not in _own_versions.get(store, ())}
+    reserving = _reserving_times(received_to_ms)
+    begun = store.rows(_BEGUN, {**times, "from_ms": reserving.start, "to_ms": reserving.stop - 1})
+    return {hour for hour, version in begun if version % RECEIVERS != _id_of(store)}
+
+
+def _reserving_times(now_ms: int) -> range:
+    return range(now_ms - RESERVED_MS + 1, now_ms + CLOCKS_DIFFER_MS)
+
+
+def release(store: Store, slots: Sequence[Slot]) -> None:
+    """Let other receivers derive hours that are still incomplete."""
+    if not store.embedded:
+        with suppress(StoreTrouble):
+            write_slots(store, [slot._replace(received_to_ms=0) for slot in slots], is_complete=False)
 
 
 def invalidate(store: Store, from_hour: int | None) -> None:
