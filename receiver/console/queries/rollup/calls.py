@@ -231,7 +231,7 @@ def derive_calls(store: Store, first: int, end: int, keys: Mapping[int, str]) ->
     }
     nodes, hours_read = nodes_of(store), range(first - 1, end + 1)
     before = agreed_counts(store, nodes, hours_read, FAR_MS)
-    if before is None:
+    if not nodes or before is None:
         return
     store.rows(store.layout.on_shards(_INSERT), parameters)
     if agreed_counts(store, nodes_of(store), hours_read, FAR_MS) != before:
