@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,11 @@ settings.load_profile("tests")
 
 LONG_FOLDERS = {"crash", "e2e", "faults", "queries", "rollup", "torture"}
 """Folders with the files that take the longest: they begin first, so that none runs alone at the end."""
+
+
+def pytest_configure() -> None:
+    """Let tests send SIGINT to their children, which would ignore it if this process does, as behind `&`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

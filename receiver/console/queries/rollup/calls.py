@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Final
 
 from receiver.console.queries.rollup.day import NO_CALLS, CallsOfHour, Day
-from receiver.console.queries.rollup.proof import CALLS_OF_HOURS, Checked, nodes_of
+from receiver.console.queries.rollup.proof import CALLS_OF_HOURS, Checked
 from receiver.console.queries.rollup.ranges import runs
 from receiver.console.queries.rollup.replicas import agreed_counts, has_divided_traces
 from receiver.console.queries.rollup.slots import is_of_other, next_version, read_slots
@@ -229,15 +229,15 @@ def derive_calls(store: Store, first: int, end: int, keys: Mapping[int, str]) ->
         "to_s": end * HOUR_S,
         "version": next_version(store, first, end),
     }
-    nodes, hours_read = nodes_of(store), range(first - 1, end + 1)
-    before = agreed_counts(store, nodes, hours_read, FAR_MS)
-    if not nodes or before is None:
+    hours_read = range(first - 1, end + 1)
+    before = agreed_counts(store, hours_read, FAR_MS)
+    if before is None:
         return
     store.rows(store.layout.on_shards(_INSERT), parameters)
-    if agreed_counts(store, nodes_of(store), hours_read, FAR_MS) != before:
+    if agreed_counts(store, hours_read, FAR_MS) != before:
         return
     callers: Parameters = {"from_ns": callers_from_ns, "to_ns": callers_to_ns}
-    if has_divided_traces(store, nodes, callers):
+    if has_divided_traces(store, callers):
         parameters = {**parameters, "keys": [f"{keys[hour]}{DIVIDED}" for hour in hours]}
     write_total(store, CALLS, parameters, _KEY)
 

@@ -225,10 +225,9 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
 
 def _state_of(store: Store, hours: Sequence[int], closing: Closing) -> tuple[str, Counts] | None:
     """Return the state of the spans that a derivation reads; `None` while nodes differ, or are mutated."""
-    nodes = nodes_of(store)
     # Without slots and tables: only the mutations of the day's parts are needed.
-    days = observe(store, nodes, {}, [min(hours) // HOURS_OF_DAY], Checked())
-    counts = agreed_counts(store, nodes, hours, closing.received_to_ms)
+    days = observe(store, nodes_of(store), {}, [min(hours) // HOURS_OF_DAY], Checked())
+    counts = agreed_counts(store, hours, closing.received_to_ms)
     return (days[0].source, counts) if days and days[0].source and counts is not None else None
 
 

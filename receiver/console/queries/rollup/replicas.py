@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from receiver.console.queries.rollup.proof import Nodes
+from receiver.console.queries.rollup.proof import nodes_of
 from receiver.console.queries.rollup.tables import (
     CALLS,
     HOUR_NS,
@@ -69,17 +69,18 @@ def counts_of_nodes(store: Store, received_to_ms: Mapping[int, int]) -> Counts:
     return counts
 
 
-def agreed_counts(store: Store, nodes: Nodes, hours: Sequence[int], received_to_ms: int) -> Counts | None:
-    """Return the spans of each node; `None` while the replicas of a shard differ."""
+def agreed_counts(store: Store, hours: Sequence[int], received_to_ms: int) -> Counts | None:
+    """Return the spans of each node; `None` while the replicas of a shard differ, or a shard is away."""
     if not store.layout.cluster:
         return {}
+    nodes = nodes_of(store)
     counts = counts_of_nodes(store, dict.fromkeys(hours, received_to_ms))
     of_shards: dict[int, Mapping[int, int]] = {}
     for node, table in nodes.items():
         of_node = counts.get(node, {})
         if of_shards.setdefault(table.shard, of_node) != of_node:
             return None
-    return {node: counts.get(node, {}) for node in nodes}
+    return {node: counts.get(node, {}) for node in nodes} or None
 
 
 def await_replicas(store: Store, parameters: Parameters) -> None:
@@ -97,10 +98,11 @@ def await_replicas(store: Store, parameters: Parameters) -> None:
     raise StoreTrouble(cause, name="REPLICAS_DIFFER", advice=f"{cause}; the hours are derived again")
 
 
-def has_divided_traces(store: Store, nodes: Nodes, parameters: Parameters) -> bool:
+def has_divided_traces(store: Store, parameters: Parameters) -> bool:
     """Return whether a shard has spans of another shard's traces, as after a shard was added."""
     if not store.layout.cluster:
         return False
+    nodes = nodes_of(store)
     shards = len({table.shard for table in nodes.values()})
     rows = store.layout.rows_of_nodes(store, _SHARDS_OF_TRACES, {**parameters, "shards": shards}, SETTINGS)
     return any(node not in nodes or {*found} - {nodes[node].shard - 1} for node, found in rows)
