@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -321,6 +323,13 @@ def test_invalidation_from_an_hour_keeps_earlier_slots(store: Store, spans: list
     assert 0 < due_count(store) < count
     assert_equal(store, spans)
     assert len(derive_all(store)) + 24 == count
+
+
+def test_store_without_tables_has_nothing_to_derive(engine_dir: Path) -> None:
+    store = engines.bare(engine_dir, f"empty_{uuid4().hex}")
+
+    assert derive_all(store) == []
+    store.close()
 
 
 def test_range_without_slots_reads_spans_only(store: Store) -> None:

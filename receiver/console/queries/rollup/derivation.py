@@ -137,6 +137,9 @@ def parts_by_day(store: Store) -> dict[int, frozenset[Part]]:
 def survey(store: Store, closing: Closing, settled: Settled | None = None) -> Iterator[DayReport]:
     """Compare the slots of each day with the spans, the newest day first. Skips `settled` days."""
     settled = {} if settled is None else settled
+    # Before the first start there is no table.
+    if not nodes_of(store):
+        return
     for number, parts in parts_by_day(store).items():
         # An INSERT, a merge and a mutation each change the names of parts, so equal names mean equal rows.
         known_parts, until_s = settled.get(number, (frozenset(), 0))
