@@ -131,6 +131,32 @@ def test_table_that_a_node_lacks_is_reported_and_created(
     assert applied == ["0012_otel_errors"]
 
 
+def test_node_that_is_added_gets_the_table_with_its_later_changes(
+    cluster: OneNodeCluster, layout: Layout, inner: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema.apply(cluster, schema_sources(), 30, layout=layout)
+    inner.command("ALTER TABLE otel_errors_local MODIFY COMMENT 'changed later'")
+    cluster.commands.clear()
+    rows = cluster.rows
+
+    def of_two_nodes(statement: str, parameters: object = None) -> list[tuple[object, ...]]:
+        found = rows(statement, parameters)  # type: ignore[arg-type]  # passed on
+        if "groupArray((macro" in statement:
+            return [*found, (2, [("shard", "1"), ("replica", "b")])]
+        if "groupArray((name, engine))" in statement:
+            lacking = [(name, engine) for name, engine in found[0][1] if name != "otel_errors_local"]
+            return [*found, (2, lacking)]
+        return found
+
+    cluster.nodes = [(1, 1, "node1"), (1, 1, "node2")]
+    monkeypatch.setattr(cluster, "rows", of_two_nodes)
+
+    assert schema.apply(cluster, schema_sources(), 30, layout=layout) == ["0012_otel_errors"]
+    created = [command for command in cluster.commands if "otel_errors_local ON CLUSTER" in command]
+    assert [command.count("COMMENT 'changed later'") for command in created] == [1]
+    assert created[0].startswith("CREATE TABLE IF NOT EXISTS ")
+
+
 def test_receiver_starts_while_a_node_does_not_answer(cluster: OneNodeCluster, layout: Layout) -> None:
     schema.apply(cluster, schema_sources(), 30, layout=layout)
     cluster.nodes = [(1, 1, "node1"), (1, 1, "node2")]

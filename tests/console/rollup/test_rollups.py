@@ -326,9 +326,11 @@ def test_invalidation_from_an_hour_keeps_earlier_slots(store: Store, spans: list
 
 
 def test_store_without_tables_has_nothing_to_derive(engine_dir: Path) -> None:
-    store = engines.bare(engine_dir, f"empty_{uuid4().hex}")
+    database = f"empty_{uuid4().hex}"
+    store = engines.bare(engine_dir, database)
 
     assert derive_all(store) == []
+    store.command(f"DROP DATABASE {database}")
     store.close()
 
 

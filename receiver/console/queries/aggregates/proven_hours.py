@@ -69,11 +69,9 @@ class ProvenHours(NamedTuple):
 
     def are_unchanged(self, store: Store) -> bool:
         """Return whether the rollups with total rows still have the rows that were proven."""
-        if is_unchanged(store, self.checked, self.parts):
-            return True
-        if store.layout.cluster:
-            return False
-        # A merge changes parts, but no rows: see `RedSource.is_unchanged`.
+        return is_unchanged(store, self.checked, self.parts, lambda: self._is_same(store))
+
+    def _is_same(self, store: Store) -> bool:
         return self.versions == proven_hours(store, self.checked, self.from_ns, self.to_ns).versions
 
     @property

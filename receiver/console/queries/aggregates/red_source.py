@@ -74,13 +74,10 @@ class RedSource(NamedTuple):
 
     def is_unchanged(self, store: Store) -> bool:
         """Return whether the rollup still has the rows that were proven. Call it after the last row."""
-        if not self.slots or is_unchanged(store, Checked((self.wanted.rollup,)), self.parts):
-            return True
-        # A node that was away may have returned, and got its rows only after the query read it.
-        if store.layout.cluster:
-            return False
-        # A merge changes parts, but no rows. Versions are never used again, so rows that are proven again
-        # with the same versions were there all the time.
+        checked = Checked((self.wanted.rollup,))
+        return not self.slots or is_unchanged(store, checked, self.parts, lambda: self._is_same(store))
+
+    def _is_same(self, store: Store) -> bool:
         again = red_source(store, self.wanted).covered
         versions = (self.covered.hours, self.covered.days, self.covered.is_mixed)
         return versions == (again.hours, again.days, again.is_mixed)

@@ -106,12 +106,11 @@ def service_map(store: Store, asked: Asked[None], now_s: float) -> LimitedLines:
         if not found.slots:
             return None
 
+        def is_same() -> bool:
+            return proven_calls(store, from_ns, to_ns).versions_of_slots == found.versions_of_slots
+
         def is_unchanged(store: Store) -> bool:
-            # A merge changes parts, but no rows: see `RedSource.is_unchanged`.
-            return proofs.is_unchanged(store, CHECKED, found.parts) or (
-                not store.layout.cluster
-                and proven_calls(store, from_ns, to_ns).versions_of_slots == found.versions_of_slots
-            )
+            return proofs.is_unchanged(store, CHECKED, found.parts, is_same)
 
         rows = _rows(found, selected.condition, values)
         return Reading(_edges(OF_ROWS, rows), values, is_unchanged)

@@ -45,7 +45,8 @@ NEWEST_HOURS_MIN = 3
 """Number of new hours that are derived at once. Deriving one also reads the callers of the hour before."""
 DIVIDED: Final = " divided"
 """End of the key of an hour with traces that several shards have: their calls are read from the spans."""
-FAR_MS: Final = 1 << 62
+LATEST_MS: Final = 1 << 62
+"""Later than any time of receipt: calls are derived of all spans."""
 CALL_KEYS: Final = ("ProjectId", "DeploymentId", "ServiceName", "SpanKind")
 """Columns of the rows by which a filter can select."""
 CALL_MEASURES: Final = ("Errors", "DurationMax", "Buckets", "BucketSpans", "Spans")
@@ -230,11 +231,11 @@ def derive_calls(store: Store, first: int, end: int, keys: Mapping[int, str]) ->
         "version": next_version(store, first, end),
     }
     hours_read = range(first - 1, end + 1)
-    before = agreed_counts(store, hours_read, FAR_MS)
+    before = agreed_counts(store, hours_read, LATEST_MS)
     if before is None:
         return
     store.rows(store.layout.on_shards(_INSERT), parameters)
-    if agreed_counts(store, hours_read, FAR_MS) != before:
+    if agreed_counts(store, hours_read, LATEST_MS) != before:
         return
     callers: Parameters = {"from_ns": callers_from_ns, "to_ns": callers_to_ns}
     if has_divided_traces(store, callers):

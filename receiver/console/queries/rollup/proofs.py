@@ -11,7 +11,7 @@ the list that the proof is kept with, and the proof is made again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -80,9 +80,16 @@ def proven(store: Store, checked: Checked, first_day: int, last_day: int) -> tup
     return [day for day in used if day is not None], parts
 
 
-def is_unchanged(store: Store, checked: Checked, parts: Parts) -> bool:
-    """Return whether the rollups still have these parts, and so the same rows."""
-    return parts != NO_LIST and parts == _parts(store, checked, 0, 0)[0]
+def is_unchanged(store: Store, checked: Checked, parts: Parts, is_same: Callable[[], bool]) -> bool:
+    """Return whether the rollups had the rows that were proven, from the proof until now.
+
+    They had if they still have these parts. A merge changes parts, but no rows, and versions are never used
+    again: rows that are proven again with the same versions (`is_same`) were there all the time. Not so on a
+    cluster: a node may have returned, and got its rows only after the query read it.
+    """
+    if parts != NO_LIST and parts == _parts(store, checked, 0, 0)[0]:
+        return True
+    return not store.layout.cluster and is_same()
 
 
 def _parts(store: Store, checked: Checked, first_day: int, last_day: int) -> tuple[Parts, dict[int, Parts]]:
