@@ -50,6 +50,8 @@ class ShardedEngine(ClusterStore):
         """Nodes that do not answer."""
         self.late: set[int] = set()
         """Nodes that answer, and get new rows later."""
+        self.late_for_spans: set[int] = set()
+        """Nodes that answer, and get new spans later, but rows of rollups at once."""
         self._waiting: dict[int, list[str]] = {node: [] for node in self.nodes}
         self._count = 0
 
@@ -91,7 +93,7 @@ class ShardedEngine(ClusterStore):
 
     def catch_up(self) -> None:
         """Let all nodes answer, and give them all rows."""
-        self.away, self.late = set(), set()
+        self.away, self.late, self.late_for_spans = set(), set(), set()
         for node, statements in self._waiting.items():
             for statement in statements:
                 self._inner.command(statement)
@@ -108,10 +110,11 @@ class ShardedEngine(ClusterStore):
         for other in self.nodes:
             if self.shards_of_nodes[other - 1] == self.shards_of_nodes[node - 1]:
                 copied = f"INSERT INTO {self._local(table, other)} SELECT * FROM {rows}"  # noqa: S608 - ours
-                self._apply(other, copied, is_own=other == node)
+                is_late = other in self.late_for_spans and table == TABLE
+                self._apply(other, copied, is_own=other == node, is_late=is_late)
 
-    def _apply(self, node: int, statement: str, *, is_own: bool = False) -> None:
-        if node in self.away | self.late and not is_own:
+    def _apply(self, node: int, statement: str, *, is_own: bool = False, is_late: bool = False) -> None:
+        if is_late or (node in self.away | self.late and not is_own):
             self._waiting[node].append(statement)
         else:
             self._inner.command(statement)

@@ -181,6 +181,38 @@ def test_replica_that_gets_spans_between_two_statements_changes_no_answer(
 
 
 @pytest.mark.fault_tier
+@pytest.mark.parametrize("seed", range(3))
+def test_hours_whose_spans_a_replica_lacks_are_derived_once_it_has_them(engine_dir: Path, seed: int) -> None:
+    with sharded_engine(engine_dir, [1, 1], random.Random(seed)) as cluster:
+        spans = random_spans(random.Random(6), 200)
+        insert(cluster, spans[:100])
+        cluster.late_for_spans = {2}
+        insert(cluster, spans[100:])
+        derive_all(cluster)
+        cluster.catch_up()
+
+        for _ in range(2):
+            assert_equal(cluster, spans)
+            of_errors.assert_equal(cluster, filters=["", "project=prj_1"])
+            derive_all(cluster)
+        assert due_count(cluster) == 0
+        of_attributes.assert_equal(cluster, spans)
+
+
+@pytest.mark.fault_tier
+def test_node_that_returns_without_any_row_ends_a_proof(cluster: ShardedEngine) -> None:
+    cluster.away = {3}
+    insert(cluster, random_spans(random.Random(6)))
+    derive_all(cluster)
+    source = red_source(cluster, WANTED)
+    assert len(source.slots) >= 40
+    assert source.is_unchanged(cluster)
+    cluster.away, cluster.late = set(), {3}
+
+    assert not source.is_unchanged(cluster)
+
+
+@pytest.mark.fault_tier
 def test_node_that_returns_between_two_statements_changes_no_answer(
     cluster: ShardedEngine, spans: list[Span]
 ) -> None:
@@ -218,6 +250,7 @@ def test_receiver_that_fails_leaves_an_hour_to_others(cluster: ShardedEngine, sp
         derive_all(failing)
 
     assert len(derive_all(cluster)) >= 47
+    assert due_count(cluster) == 0
     assert_equal(cluster, spans, slots_min=40)
 
 
@@ -246,24 +279,26 @@ def test_spans_that_one_shard_lost_and_another_got_are_noticed(
     day = time.strftime("%Y%m%d", time.gmtime(MIDNIGHT_S))
     for node in (1, 2):
         cluster.run_on(node, f"ALTER TABLE otel_traces DROP PARTITION ID '{day}'")
-    of_second = cluster.rows(
-        "SELECT TraceId FROM otel_traces WHERE cityHash64(TraceId) % 2 = 1 AND ProjectId != '' LIMIT 1"
-    )
+    from_first = of_first_shard(cluster, derived)
     lost = [
         span
         for span in derived
-        if DAY_NS[0] <= span["start_ns"] < DAY_NS[1] and span["TraceId"] in of_first_shard(cluster, derived)
+        if DAY_NS[0] <= span["start_ns"] < DAY_NS[1] and span["TraceId"] in from_first
     ]
+    left = [span for span in derived if span not in lost]
+    assert_equal(cluster, left)
+    of_second = cluster.rows(
+        "SELECT TraceId FROM otel_traces WHERE cityHash64(TraceId) % 2 = 1 AND ProjectId != '' LIMIT 1"
+    )
     hours = [span["start_ns"] // HOUR_NS for span in lost]
     got = [
         span_at(random.Random(n), 5_000 + n, hour * HOUR_S, hour * HOUR_S + 1) | {"TraceId": of_second[0][0]}
         for n, hour in enumerate(hours)
     ]
     insert(cluster, got)
-    left = [span for span in derived if span not in lost] + got
 
-    assert len(left) == len(derived)
-    assert_equal(cluster, left)
+    assert len(left) + len(got) == len(derived)
+    assert_equal(cluster, left + got)
 
 
 def of_first_shard(cluster: ShardedEngine, spans: list[Span]) -> set[str]:
