@@ -17,12 +17,10 @@ from receiver.console.queries.rollup import replicas, status
 from receiver.console.queries.rollup.derivation import Closing, derive
 from receiver.console.queries.rollup.slots import invalidate
 from receiver.console.queries.rollup.tables import HOUR_NS, TABLES
-from receiver.engine.store import Parameters
 from receiver.errors import StoreTrouble
 from tests.support import attribute_rollups as of_attributes
 from tests.support import call_rollups as of_calls
 from tests.support import error_rollups as of_errors
-from tests.support.hostile_filters import RecordingStore
 from tests.support.random_filters import NOW_S, Span, insert
 from tests.support.rollups import (
     CLOSING,
@@ -238,23 +236,6 @@ def test_calls_of_traces_that_two_shards_have_are_read_from_the_spans(engine_dir
 
 
 @pytest.mark.fault_tier
-def test_receiver_that_fails_leaves_an_hour_to_others(cluster: ShardedEngine, spans: list[Span]) -> None:
-    class Failing(RecordingStore):
-        def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-            if "INSERT INTO otel_errors" in statement:
-                raise StoreTrouble("no memory", code=241)
-            return super().rows(statement, parameters)
-
-    failing: Any = Failing(cluster)
-    with pytest.raises(StoreTrouble):
-        derive_all(failing)
-
-    assert len(derive_all(cluster)) >= 47
-    assert due_count(cluster) == 0
-    assert_equal(cluster, spans, slots_min=40)
-
-
-@pytest.mark.fault_tier
 def test_shard_that_is_away_is_an_error(cluster: ShardedEngine, derived: list[Span]) -> None:
     cluster.away = {3, 4}
 
@@ -338,38 +319,6 @@ def test_hours_are_derived_again_when_a_shard_is_added(engine_dir: Path) -> None
         assert_equal(cluster, spans + more)
         assert len(derive_all(cluster)) >= 40
         assert_equal(cluster, spans + more, slots_min=40)
-
-
-@pytest.mark.fault_tier
-def test_hour_is_derived_by_the_receiver_that_began_it_or_after_an_hour_by_another(
-    cluster: ShardedEngine, spans: list[Span]
-) -> None:
-    other: Any = KilledStore(cluster, 20, is_after=True)
-    with suppress(Killed):
-        derive_all(other)
-    written = cluster.rows("SELECT DISTINCT intDiv(toUnixTimestamp(Hour), 3600) FROM otel_rollup_slots")
-    begun = {hour for (hour,) in written}
-    derived = derive_all(cluster)
-
-    assert begun
-    assert begun.isdisjoint(derived)
-    assert_equal(cluster, spans)
-    assert {*derive_all(cluster, Closing(NOW_S + HOUR_S + 1, 600))} >= begun
-    assert_equal(cluster, spans, slots_min=40)
-
-
-@pytest.mark.fault_tier
-def test_calls_are_derived_by_the_receiver_that_derived_the_hour(cluster: ShardedEngine) -> None:
-    spans = of_calls.call_spans(random.Random(7))
-    insert(cluster, spans)
-    derive_all(cluster)
-    other: Any = RecordingStore(cluster)
-    cluster.command("TRUNCATE TABLE otel_calls")
-    derive_all(other)
-
-    assert not [text for text in other.statements if "INSERT INTO otel_calls" in text]
-    derive_all(cluster)
-    of_calls.assert_equal(cluster, spans, hours_min=40)
 
 
 @pytest.mark.fault_tier
